@@ -30,17 +30,17 @@ CONNECTIONS = WORKERS * AT_A_TIME
 TOPIC = "knowledge.read"
 
 
-class Crew:
-    """Eight workers on a server, and somebody who gives them work."""
+class WorkerFleet:
+    """Eight workers on a server, and an agent that submits their jobs."""
 
     def __init__(self, server: InterlockServer) -> None:
         self._url = server.url
         self._bot = server.create_key("bot", kind="agent", roles="submit").headers
-        keys = [server.create_key(f"hand-{n}", kind="worker", roles="work") for n in range(WORKERS)]
-        self._hands = [key.headers for key in keys]
+        keys = [server.create_key(f"worker-{n}", kind="worker", roles="work") for n in range(WORKERS)]
+        self._workers = [key.headers for key in keys]
 
     def ready(self, at_a_time: int) -> float:
-        """Ready jobs claimed and completed a second, by workers that run so many at once."""
+        """Ready jobs claimed and completed a second, by workers that run `at_a_time` at once."""
         self._submit()
         return COUNT / asyncio.run(self._drain(at_a_time))
 
@@ -56,11 +56,11 @@ class Crew:
         return time.perf_counter() - started
 
     async def _drain(self, at_a_time: int) -> float:
-        lines = [[Connection(self._url) for _ in range(at_a_time)] for _ in self._hands]
+        lines = [[Connection(self._url) for _ in range(at_a_time)] for _ in self._workers]
         every = [line for mine in lines for line in mine]
         await asyncio.gather(*(line.dial() for line in every))
         started = time.perf_counter()
-        done = await asyncio.gather(*map(_work, lines, self._hands))
+        done = await asyncio.gather(*map(_work, lines, self._workers))
         seconds = time.perf_counter() - started
         for line in every:
             line.close()
@@ -115,11 +115,11 @@ def _measure(name: str, store: str, policy: Path, rival: PostgresServer | None) 
     server = InterlockServer(store, policy=policy, env={"INTERLOCK_LOG_LEVEL": "error"})
     server.start()
     try:
-        crew = Crew(server)
+        fleet = WorkerFleet(server)
         contestants: dict[str, Callable[[], float]] = {
-            "one": lambda: crew.ready(1),
-            "ready": lambda: crew.ready(AT_A_TIME),
-            "whole": crew.whole_way,
+            "one": lambda: fleet.ready(1),
+            "ready": lambda: fleet.ready(AT_A_TIME),
+            "whole": fleet.whole_way,
         }
         if rival is not None and PYTHON.exists():
             contestants |= _rival(rival)

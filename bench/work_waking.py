@@ -17,14 +17,14 @@ SAMPLES = 200
 SETTLED_SECONDS = 0.02
 
 
-class Bench:
+class WakeUpMeasurement:
     """A server where people approve, and one where a worker waits; they may be the same."""
 
     def __init__(self, approving: InterlockServer, working: InterlockServer) -> None:
         self._approving, self._working = approving.url, working.url
         self._bot = approving.create_key("bot", kind="agent", roles="submit").headers
         self._ann = approving.create_key("ann", kind="person", roles="review").headers
-        self._hand = approving.create_key("hand", kind="worker", roles="work").headers
+        self._worker = approving.create_key("worker", kind="worker", roles="work").headers
 
     async def latencies(self) -> list[float]:
         """From sending the approval to having the job, in milliseconds, one after the other."""
@@ -40,13 +40,13 @@ class Bench:
         job = {"topic": topic, "env": "production", "payload": {**PAYLOAD, "n": number}}
         asked = await _ask(asking, "jobs", job, self._bot)
         body = {"topics": [topic], "wait_seconds": 30}
-        claim = asyncio.create_task(_ask(waiting, "jobs/claim", body, self._hand))
+        claim = asyncio.create_task(_ask(waiting, "jobs/claim", body, self._worker))
         await asyncio.sleep(SETTLED_SECONDS)
         started = perf_counter()
         await _ask(asking, f"approvals/{asked['id']}/approve", {}, self._ann)
         (held,) = (await claim)["jobs"]
         seconds = perf_counter() - started
-        await _ask(waiting, f"jobs/{held['id']}/complete", {"fence": held["fence"]}, self._hand)
+        await _ask(waiting, f"jobs/{held['id']}/complete", {"fence": held["fence"]}, self._worker)
         return seconds * 1000
 
 
@@ -71,7 +71,7 @@ def _measure(name: str, stores: list[str], policy: Path) -> None:
     try:
         for server in servers:
             server.start()
-        found = asyncio.run(Bench(servers[0], servers[-1]).latencies())
+        found = asyncio.run(WakeUpMeasurement(servers[0], servers[-1]).latencies())
     finally:
         for server in servers:
             server.close()

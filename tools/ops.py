@@ -18,6 +18,7 @@ RULES, DASHBOARD = OPS / "prometheus-rules.yaml", OPS / "grafana-dashboard.json"
 # 99.9 % of what is asked can be evaluated. 14.4 times that rate of errors spends a month's worth in two days.
 ERRORS_ALLOWED = 0.001
 BURN = 14.4
+ERRORS_LEAST = 5
 STARTS = "interlock_admission_total"
 FULL, UNAVAILABLE = f'{STARTS}{{outcome="full"}}', f'{STARTS}{{outcome="unavailable"}}'
 REQUESTS, PROBLEMS = "interlock_http_requests_total", "interlock_http_problems_total"
@@ -35,9 +36,13 @@ def ratio(part: str, whole: str, window: str, by: str = "") -> str:
 
 
 def burning(part: str, whole: str, by: str = "") -> str:
-    """Whether errors use up their budget too quickly, over an hour and still in the last five minutes."""
+    """Whether errors use up their budget too quickly, over an hour and still in the last five minutes.
+
+    A few errors of a tenant with few calls wake nobody.
+    """
     limit = f"> {BURN} * {ERRORS_ALLOWED}"
-    return f"({ratio(part, whole, '1h', by)} {limit}) and ({ratio(part, whole, '5m', by)} {limit})"
+    enough = f"sum{f' by ({by})' if by else ''} (increase({part}[1h])) >= {ERRORS_LEAST}"
+    return f"({ratio(part, whole, '1h', by)} {limit}) and ({ratio(part, whole, '5m', by)} {limit}) and ({enough})"
 
 
 class Alert(NamedTuple):
@@ -280,6 +285,11 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ((rate(PROBLEMS, "code, status"), "{{status}} {{code}}"),),
             ),
             Panel("lock_busy", "ops", ((rate(BUSY), "lock_busy"),)),
+            Panel(
+                "Jobs by what the policy decided",
+                "ops",
+                ((rate("interlock_submits_total", "decision"), "{{decision}}"),),
+            ),
             Panel(
                 "Time of a request",
                 "s",

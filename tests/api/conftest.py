@@ -1,4 +1,4 @@
-"""The stages these tests play on."""
+"""The APIs that these tests call: on memory, and on durable stores."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from interlock.store.urls import store_for
-from tests.harness.in_process_api import Stage, open_stage
+from tests.harness.in_process_api import InProcessApi, open_api
 from tests.harness.postgres import PostgresServer
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
+async def api() -> AsyncIterator[InProcessApi]:
     """A service on an empty memory store with a virtual clock."""
-    async with open_stage() as opened:
+    async with open_api() as opened:
         yield opened
 
 
@@ -32,7 +32,7 @@ def durable_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]
 
 
 @pytest.fixture
-async def durable(durable_url: str) -> AsyncIterator[Stage]:
+async def durable(durable_url: str) -> AsyncIterator[InProcessApi]:
     """A service on an empty durable store, of either kind, with that store's own clock."""
-    async with open_stage(store_for(durable_url)) as opened:
+    async with open_api(store_for(durable_url)) as opened:
         yield opened

@@ -337,7 +337,7 @@ def test_a_yes_is_taken_back_within_the_grace(policy_terminal: Terminal) -> None
 
     said = policy_terminal("withdraw", job, "--reason", "not on a Friday")
 
-    assert (said.code, "is taken back (0 of 1)" in said.out) == (0, True)
+    assert (said.code, "is withdrawn (0 of 1)" in said.out) == (0, True)
     assert policy_terminal("job", job, "--json").json["state"] == "APPROVAL"
     again = policy_terminal("withdraw", job, "--reason", "not on a Friday")
     assert again.code == 1

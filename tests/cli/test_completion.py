@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from interlock.cli.catalogue import entries
 from interlock.cli.completion import SHELLS
+from interlock.cli.main import entries
 from tests.cli.terminal import Terminal
 
 ASK = """

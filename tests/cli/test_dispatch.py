@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from interlock.cli.catalogue import entries
 from interlock.cli.completion import Known, known_commands
+from interlock.cli.main import entries
 from tests.cli.terminal import Terminal
 from tests.harness.server import clean_env
 
@@ -73,7 +73,7 @@ def test_wrong_usage_is_told_in_one_line_with_what_was_probably_meant(terminal: 
     assert "unrecognized arguments: --sate pending; did you mean --state?" in complaint(
         "approvals", "--sate", "pending"
     )
-    assert "argument --kind: 'human' is none of person, agent, worker, service" in complaint(
+    assert "argument --kind: 'human' is not valid; use one of person, agent, worker, service" in complaint(
         "key", "create", "bob", "--kind", "human", "--roles", "review"
     )
 

@@ -13,7 +13,7 @@ def test_a_healthy_house_is_said_to_be_healthy(policy_terminal: Terminal) -> Non
     policy_terminal.key("root", "--kind", "person", "--roles", "admin")
     said = policy_terminal("doctor")
     assert said.code == 0
-    assert "nothing is wrong" in said.out
+    assert "no problems found" in said.out
     assert {finding["level"] for finding in policy_terminal("doctor", "--json").json["findings"]} == {"ok"}
 
 
@@ -113,7 +113,7 @@ def test_a_request_whose_submitter_somebody_broke_keeps_nothing_else_from_being_
         database.execute("UPDATE principals SET body = '{' WHERE id = 'bot'")
     said = policy_terminal("doctor")
     assert said.code == 1
-    assert "1 stored record cannot be read; somebody wrote to the database" in said.out
+    assert "1 stored record cannot be read: the database was changed outside Interlock" in said.out
 
 
 def test_a_request_under_an_earlier_policy_is_wrong_and_can_be_refreshed(policy_terminal: Terminal) -> None:
@@ -145,7 +145,7 @@ def test_a_record_that_somebody_broke_in_the_store_is_wrong(policy_terminal: Ter
         database.execute("UPDATE jobs SET body = '{' WHERE id = ?", (job["id"],))
     said = policy_terminal("doctor")
     assert said.code == 1
-    assert "1 stored record cannot be read; somebody wrote to the database" in said.out
+    assert "1 stored record cannot be read: the database was changed outside Interlock" in said.out
     assert job["id"] not in policy_terminal("approvals").out
 
 

@@ -30,9 +30,10 @@ rules:
 SHORT_LEASES = """
 import sys
 from interlock.cli.main import main
-from interlock.cli.execution import allowed, approved
+from interlock.cli import exec_allowed
+from interlock.cli.execution import approved
 
-allowed._LEASE_SECONDS = approved.LEASE_SECONDS = 1
+exec_allowed._LEASE_SECONDS = approved.LEASE_SECONDS = 1
 sys.exit(main(sys.argv[1:]))
 """
 

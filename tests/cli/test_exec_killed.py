@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.execution import process as orphans
+from interlock.cli.execution import process as execution_process
 from tests.cli.task_folder import effect_of, granted, wait_for
 from tests.cli.terminal import HANG_SECONDS, Terminal
 from tests.harness.server import clean_env
@@ -85,19 +85,20 @@ def test_a_command_that_policy_allows_ends_with_exec(task_terminal: Terminal, al
 def test_the_kernel_kills_the_command_where_there_is_no_shell_to_watch_it(tmp_path: Path) -> None:
     script = (
         "import os, subprocess, sys, time\n"
-        "from interlock.cli.execution import orphans\n"
-        "subprocess.Popen(['sleep', '600'], stdout=1, preexec_fn=orphans.dying_with_parent())\n"
+        "from interlock.cli.execution.process import dying_with_parent\n"
+        "subprocess.Popen(['sleep', '600'], stdout=1, preexec_fn=dying_with_parent())\n"
         "os.kill(os.getpid(), 9)\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE) as process:
         assert process.stdout
         assert has_ended(process.stdout.fileno())
+        assert process.wait(HANG_SECONDS) == -signal.SIGKILL
 
 
 def test_without_a_shell_the_command_runs_all_the_same(
     task_terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(orphans, "_SHELL", str(task_terminal.folder / "no-shell"))
+    monkeypatch.setattr(execution_process, "_SHELL", str(task_terminal.folder / "no-shell"))
     granted(task_terminal, "mark")
     assert task_terminal("exec", "mark").code == 0
 

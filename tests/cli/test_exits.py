@@ -82,7 +82,7 @@ def test_what_waits_for_people_ends_with_four(policy_terminal: Terminal) -> None
         "submit", "finance.payment.execute", "--payload", '{"amount_cents": 500}', "--wait", "1s"
     )
     assert said.code == 4
-    assert "waits for 1 person" in said.out
+    assert "waiting for 1 approval" in said.out
 
 
 def test_what_was_approved_meanwhile_ends_with_zero(policy_terminal: Terminal) -> None:
@@ -102,7 +102,7 @@ def test_what_may_still_be_withdrawn_ends_with_four(policy_terminal: Terminal) -
     assert policy_terminal("approve", job["id"]).code == 0
     said = policy_terminal(*words, "--wait", "1s")
     assert said.code == 4
-    assert "unless the yes is withdrawn; approved by" in said.out
+    assert "unless the approval is withdrawn; approved by" in said.out
 
 
 def test_a_used_up_limit_ends_with_five(policy_terminal: Terminal) -> None:

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from interlock.api.problem import routed
-from interlock.cli.next_steps import COMMANDS, NEEDING, in_shell
+from interlock.cli.connection import COMMANDS, NEEDING, in_shell
 from interlock.sdk.flow import Request, Response
 from interlock.wire.problem import NextStep
 from tests.cli.terminal import Terminal

@@ -149,7 +149,7 @@ def test_a_touch_that_collides_says_with_whom_and_the_conflict_can_be_settled(te
     with Interlock(store=f"sqlite:///{terminal.folder}/.interlock/interlock.db", key=key) as bot:
         bot.call("POST", "leases", body={"resource": "doc:1", "ttl_seconds": 60})
     said = terminal("touch", "--key", "doc:1", "--version", "v2")
-    assert "somebody works on doc:1" in said.out
+    assert "another principal works on doc:1" in said.out
     (conflict,) = terminal("conflicts", "--json").json["items"]
     shown = terminal("conflict", "show", conflict["id"]).out
     assert "human_edit_during_lease" in shown

@@ -18,7 +18,7 @@ HANG_SECONDS = 60
 Keys = Callable[[str], dict[str, Key]]
 
 
-class Desk:
+class ProxiedServer:
     """A server behind the proxy, one job that waits for a decision, and the people to make it."""
 
     def __init__(
@@ -47,64 +47,66 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(postgres_proxy: PostgresProxy, postgres_url: str, start: Start, keys_in: Keys) -> Desk:
+async def proxied(
+    postgres_proxy: PostgresProxy, postgres_url: str, start: Start, keys_in: Keys
+) -> ProxiedServer:
     """A server that reaches its database only through the proxy, and commits only when it is asked to."""
     keys = await asyncio.to_thread(keys_in, postgres_url)
     server = await asyncio.to_thread(start, postgres_proxy.url, INTERLOCK_SWEEP_SECONDS="3600")
-    return Desk(server, postgres_proxy, keys, postgres_url)
+    return ProxiedServer(server, postgres_proxy, keys, postgres_url)
 
 
-async def test_a_commit_that_happened_is_answered_as_if_nothing_had_been_lost(desk: Desk) -> None:
-    job = (await desk.submit("s")).json()["id"]
-    trap = desk.proxy.cut_after_commit()
+async def test_a_commit_that_happened_is_answered_as_if_nothing_had_been_lost(proxied: ProxiedServer) -> None:
+    job = (await proxied.submit("s")).json()["id"]
+    trap = proxied.proxy.cut_after_commit()
 
-    (answer,) = await desk.send(desk.approve(job))
+    (answer,) = await proxied.send(proxied.approve(job))
 
     assert trap.sprung
     assert (answer.status, answer.word) == (200, "approved")
-    assert await desk.events(job) == {"approval.requested": 1, "approval.approved": 1}
-    (again,) = await desk.send(desk.approve(job))
+    assert await proxied.events(job) == {"approval.requested": 1, "approval.approved": 1}
+    (again,) = await proxied.send(proxied.approve(job))
     assert again.body == answer.body
 
 
-async def test_a_commit_that_never_arrived_is_made_again(desk: Desk) -> None:
-    job = (await desk.submit("s")).json()["id"]
-    trap = desk.proxy.cut_before_commit()
+async def test_a_commit_that_never_arrived_is_made_again(proxied: ProxiedServer) -> None:
+    job = (await proxied.submit("s")).json()["id"]
+    trap = proxied.proxy.cut_before_commit()
 
-    (answer,) = await desk.send(desk.approve(job))
+    (answer,) = await proxied.send(proxied.approve(job))
 
     assert trap.sprung
     assert (answer.status, answer.word) == (200, "approved")
-    assert await desk.events(job) == {"approval.requested": 1, "approval.approved": 1}
+    assert await proxied.events(job) == {"approval.requested": 1, "approval.approved": 1}
 
 
-async def test_a_submit_whose_commit_was_lost_makes_one_job(desk: Desk) -> None:
-    for trap in (desk.proxy.cut_after_commit, desk.proxy.cut_before_commit):
+async def test_a_submit_whose_commit_was_lost_makes_one_job(proxied: ProxiedServer) -> None:
+    for trap in (proxied.proxy.cut_after_commit, proxied.proxy.cut_before_commit):
         caught = trap()
-        first = await desk.submit(trap.__name__)
+        first = await proxied.submit(trap.__name__)
         assert caught.sprung
-        again = await desk.submit(trap.__name__)
+        again = await proxied.submit(trap.__name__)
         assert (first.status, again.body) == (202, first.body)
 
-    assert len(await desk.jobs()) == 2
+    assert len(await proxied.jobs()) == 2
 
 
-async def test_a_burst_whose_commit_was_lost_is_decided_once(desk: Desk) -> None:
-    for trap in (desk.proxy.cut_after_commit, desk.proxy.cut_before_commit):
-        job = (await desk.submit(f"burst-{trap.__name__}")).json()["id"]
+async def test_a_burst_whose_commit_was_lost_is_decided_once(proxied: ProxiedServer) -> None:
+    for trap in (proxied.proxy.cut_after_commit, proxied.proxy.cut_before_commit):
+        job = (await proxied.submit(f"burst-{trap.__name__}")).json()["id"]
         trap()
 
-        answers = await desk.send(*(desk.approve(job, n) for n in range(20)))
+        answers = await proxied.send(*(proxied.approve(job, n) for n in range(20)))
 
         assert Counter(answer.word for answer in answers) == {"approved": 1, "already_approved": 19}
-        assert (await desk.events(job))["approval.approved"] == 1
+        assert (await proxied.events(job))["approval.approved"] == 1
 
 
-async def test_a_commit_in_limbo_is_never_answered_with_a_guess(desk: Desk) -> None:
+async def test_a_commit_in_limbo_is_never_answered_with_a_guess(proxied: ProxiedServer) -> None:
     """The old backend may still commit after a reconnect found nothing: the caller must not be told either."""
-    job = (await desk.submit("s")).json()["id"]
-    trap = desk.proxy.hold_commit()
-    asking = asyncio.create_task(desk.send(desk.approve(job)))
+    job = (await proxied.submit("s")).json()["id"]
+    trap = proxied.proxy.hold_commit()
+    asking = asyncio.create_task(proxied.send(proxied.approve(job)))
     await asyncio.to_thread(trap.wait)
 
     committed = await asyncio.to_thread(trap.release)
@@ -112,18 +114,20 @@ async def test_a_commit_in_limbo_is_never_answered_with_a_guess(desk: Desk) -> N
 
     assert committed
     assert (answer.status, answer.word) == (200, "approved")
-    assert await desk.events(job) == {"approval.requested": 1, "approval.approved": 1}
+    assert await proxied.events(job) == {"approval.requested": 1, "approval.approved": 1}
 
 
-async def test_a_commit_that_stays_in_limbo_ends_by_itself_and_a_repeat_is_safe(desk: Desk) -> None:
-    job = (await desk.submit("s")).json()["id"]
-    trap = desk.proxy.hold_commit()
+async def test_a_commit_that_stays_in_limbo_ends_by_itself_and_a_repeat_is_safe(
+    proxied: ProxiedServer,
+) -> None:
+    job = (await proxied.submit("s")).json()["id"]
+    trap = proxied.proxy.hold_commit()
 
-    (answer,) = await desk.send(desk.approve(job))
+    (answer,) = await proxied.send(proxied.approve(job))
     released = await asyncio.to_thread(trap.release)
     async with asyncio.timeout(HANG_SECONDS):
         while True:
-            (again,) = await desk.send(desk.approve(job))
+            (again,) = await proxied.send(proxied.approve(job))
             if again.status == 200:
                 break
             assert again.word in ("lock_busy", "store_unavailable", "outcome_unknown"), again.body
@@ -132,35 +136,39 @@ async def test_a_commit_that_stays_in_limbo_ends_by_itself_and_a_repeat_is_safe(
     assert (answer.status, answer.word) in {(200, "approved"), (503, "outcome_unknown")}
     assert answer.status != 200 or not released
     assert again.word == "approved"
-    assert await desk.events(job) == {"approval.requested": 1, "approval.approved": 1}
+    assert await proxied.events(job) == {"approval.requested": 1, "approval.approved": 1}
 
 
-async def test_a_commit_that_a_standby_did_not_confirm_is_unknown_and_a_repeat_tells(desk: Desk) -> None:
-    job = (await desk.submit("s")).json()["id"]
-    trap = desk.proxy.warn_on_commit()
+async def test_a_commit_that_a_standby_did_not_confirm_is_unknown_and_a_repeat_tells(
+    proxied: ProxiedServer,
+) -> None:
+    job = (await proxied.submit("s")).json()["id"]
+    trap = proxied.proxy.warn_on_commit()
 
-    (answer,) = await desk.send(desk.approve(job))
-    (again,) = await desk.send(desk.approve(job))
+    (answer,) = await proxied.send(proxied.approve(job))
+    (again,) = await proxied.send(proxied.approve(job))
 
     assert trap.sprung
     assert (answer.status, answer.word) == (503, "outcome_unknown")
     assert answer.headers["retry-after"]
     assert (again.status, again.word, again.headers["idempotency-replayed"]) == (200, "approved", "true")
-    assert await desk.events(job) == {"approval.requested": 1, "approval.approved": 1}
+    assert await proxied.events(job) == {"approval.requested": 1, "approval.approved": 1}
 
 
-async def test_without_a_key_a_lost_commit_still_makes_one_job_and_one_decision(desk: Desk) -> None:
+async def test_without_a_key_a_lost_commit_still_makes_one_job_and_one_decision(
+    proxied: ProxiedServer,
+) -> None:
     """Nothing remembers the answer here, so only settling the COMMIT keeps it from being made twice."""
-    submit = post("/api/v1/jobs", {"topic": "pay", "payload": {}}, headers=desk.keys["bot"].headers)
-    caught = desk.proxy.cut_after_commit()
-    (made,) = await desk.send(submit)
+    submit = post("/api/v1/jobs", {"topic": "pay", "payload": {}}, headers=proxied.keys["bot"].headers)
+    caught = proxied.proxy.cut_after_commit()
+    (made,) = await proxied.send(submit)
     assert caught.sprung
-    assert await desk.jobs() == [made.json()["id"]]
+    assert await proxied.jobs() == [made.json()["id"]]
 
     job = made.json()["id"]
-    caught = desk.proxy.cut_after_commit()
-    approve = post(f"/api/v1/approvals/{job}/approve", {}, headers=desk.keys["reviewer-0"].headers)
-    (answer,) = await desk.send(approve)
+    caught = proxied.proxy.cut_after_commit()
+    approve = post(f"/api/v1/approvals/{job}/approve", {}, headers=proxied.keys["reviewer-0"].headers)
+    (answer,) = await proxied.send(approve)
     assert caught.sprung
     assert (answer.status, answer.word) == (200, "approved")
-    assert await desk.events(job) == {"approval.requested": 1, "approval.approved": 1}
+    assert await proxied.events(job) == {"approval.requested": 1, "approval.approved": 1}

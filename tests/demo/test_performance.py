@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.demo.company import Company
 from interlock.demo.performance import perform
 from interlock.demo.scenes import SCENES, Scene
-from interlock.demo.stage import Stage, StageBroken
+from interlock.demo.server import Company, DemoBroken, DemoServer
 from interlock.demo.story import Promise, Story
 from tests.harness.processes import descendants, is_running
 from tests.harness.server import clean_env
@@ -53,7 +52,7 @@ def test_a_broken_promise_fails_the_demo(temporary: Path, capsys: pytest.Capture
     def play(company: Company, story: Story) -> list[Promise]:
         return [
             Promise("water runs uphill", kept=False),
-            Promise("the stage is up", kept=bool(company.stage.url)),
+            Promise("the server is up", kept=bool(company.server.url)),
         ]
 
     assert perform([Scene("A scene that lies", play)]) is False
@@ -74,30 +73,30 @@ def test_a_scene_that_cannot_be_played_fails_the_demo(capsys: pytest.CaptureFixt
 def test_a_server_that_does_not_start_fails_the_demo(
     temporary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("interlock.demo.stage.SERVE", ("serve", "--lanes", "99"))
+    monkeypatch.setattr("interlock.demo.server.SERVE", ("serve", "--lanes", "99"))
     assert perform(SCENES) is False
     assert "lanes must be between" in capsys.readouterr().out
     assert list(temporary.iterdir()) == []
 
 
 def test_a_client_without_an_answer_is_noticed(temporary: Path) -> None:
-    with Stage() as stage:
-        people = [stage.cast(f"p{number}") for number in range(3)]
-        stage.kill()
-        with pytest.raises(StageBroken, match="no answer"):
-            stage.at_once([lambda person=person: person.get("jobs") for person in people])
+    with DemoServer() as server:
+        people = [server.add_principal(f"p{number}") for number in range(3)]
+        server.kill()
+        with pytest.raises(DemoBroken, match="no answer"):
+            server.at_once([lambda person=person: person.get("jobs") for person in people])
 
 
 def test_a_worker_of_the_demo_does_not_outlive_its_stage(temporary: Path) -> None:
-    with Stage() as stage:
-        hand = stage.cast("hand", kind="worker", roles=["work"])
+    with DemoServer() as server:
+        hand = server.add_principal("hand", kind="worker", roles=["work"])
         others = set(descendants(os.getpid()))
-        stage.hire(hand, "interlock.demo.hand", "finish")
+        server.start_process(hand, "finish")
         workers = set(descendants(os.getpid())) - others
         assert workers
-        assert stage.is_at_work(hand)
+        assert server.is_running(hand)
     assert not [pid for pid in workers if is_running(pid)]
-    assert stage.is_cleared
+    assert server.is_cleared
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.demo.hand import RESERVED
+from interlock.demo.processes import RESERVED
 from interlock.demo.scenes import decisions, workers
 from interlock.demo.story import Answer, Histogram, Promise
 

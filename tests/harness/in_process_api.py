@@ -1,10 +1,10 @@
 """A whole service in this process: the real routes, the real kernel, a real store, a clock the test moves.
 
-async with open_stage() as stage:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent("bot"), await stage.person("ada")
-    job = await stage.submit(bot)
-    assert (await stage.approve(job, ada)).word == "approved"
+async with open_api() as api:
+    await api.policy(ASK)
+    bot, ada = await api.agent("bot"), await api.person("ada")
+    job = await api.submit(bot)
+    assert (await api.approve(job, ada)).word == "approved"
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Seen:
         return str(document.get("outcome") or document.get("code") or document.get("state") or "")
 
 
-class Stage:
+class InProcessApi:
     """One service and what a test does with it. A job is named by its id, a caller by its key."""
 
     def __init__(self, service: Service, app: App[Known, Service], clock: VirtualClock) -> None:
@@ -199,18 +199,18 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def open_stage(
+async def open_api(
     store: Store | None = None, *, clock: VirtualClock | None = None, log: Log | None = None, **settings: Any
-) -> AsyncGenerator[Stage]:
-    """A stage on `store`, or on memory; sweeps run only when the test says so."""
+) -> AsyncGenerator[InProcessApi]:
+    """The API on `store`, or on memory; sweeps run only when the test says so."""
     clock = clock or VirtualClock()
     store = MemoryStore(clock=clock) if store is None else store
     service = Service(store, settings_from({}, **settings))
     await service.open(sweeping=False)
     try:
-        stage = Stage(service, assemble(service, log or Log(level="error")), clock)
-        stage.admin = await stage.person("root", "admin,audit,operate")
-        yield stage
+        api = InProcessApi(service, assemble(service, log or Log(level="error")), clock)
+        api.admin = await api.person("root", "admin,audit,operate")
+        yield api
     finally:
         await service.close()
 

@@ -142,7 +142,7 @@ class Watched:
         return queued / 100
 
 
-class Bench:
+class ScriptedKernel:
     """A running kernel on a scripted store, watched."""
 
     def __init__(self, store: ScriptedStore, limits: KernelLimits | None = None) -> None:
@@ -179,11 +179,11 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(
+async def scripted_kernel(
     store: ScriptedStore | None = None, limits: KernelLimits | None = None
-) -> AsyncGenerator[Bench]:
-    """A bench that is open inside the block."""
-    opened = Bench(store or ScriptedStore(), limits)
+) -> AsyncGenerator[ScriptedKernel]:
+    """A kernel on a scripted store, running inside the block."""
+    opened = ScriptedKernel(store or ScriptedStore(), limits)
     await opened.store.inner.open()
     opened.kernel.start()
     try:

@@ -14,7 +14,7 @@ from interlock.kernel.record import Reads
 from interlock.kernel.refusal import CommandFailed, Refusal
 from interlock.kernel.world import World
 from tests.kernel.counter_room import COUNTERS, TENANT, Counter, Look, Raise, Swap, TooHigh
-from tests.kernel.scripted_store import ScriptedStore, bench
+from tests.kernel.scripted_store import ScriptedStore, scripted_kernel
 from tests.kernel.virtual_loop import in_virtual_time
 
 
@@ -47,7 +47,7 @@ class Unreadable(Command[None], frozen=True, kw_only=True):
 
 @in_virtual_time
 async def test_a_lone_command_is_a_batch_of_one_and_waits_for_nobody() -> None:
-    async with bench(ScriptedStore(batch_seconds=0)) as b:
+    async with scripted_kernel(ScriptedStore(batch_seconds=0)) as b:
         before = asyncio.get_running_loop().time()
         await b.kernel.run(Raise(name="a"))
         assert b.watched.sizes == [1]
@@ -56,14 +56,14 @@ async def test_a_lone_command_is_a_batch_of_one_and_waits_for_nobody() -> None:
 
 @in_virtual_time
 async def test_a_burst_shares_one_commit() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.outcomes(*(Raise(name=f"c{n}") for n in range(64)))
         assert b.watched.sizes == [64]
 
 
 @in_virtual_time
 async def test_lanes_that_are_idle_together_share_a_burst() -> None:
-    async with bench(ScriptedStore(lanes=2)) as b:
+    async with scripted_kernel(ScriptedStore(lanes=2)) as b:
         await b.outcomes(*(Raise(name=f"c{n}") for n in range(100)))
         assert sorted(b.watched.sizes) == [50, 50]
         assert len(b.store.transactions) == 2
@@ -71,14 +71,14 @@ async def test_lanes_that_are_idle_together_share_a_burst() -> None:
 
 @in_virtual_time
 async def test_a_few_commands_are_not_worth_sharing() -> None:
-    async with bench(ScriptedStore(lanes=2)) as b:
+    async with scripted_kernel(ScriptedStore(lanes=2)) as b:
         await b.outcomes(*(Raise(name=f"c{n}") for n in range(20)))
         assert b.watched.sizes == [20]
 
 
 @in_virtual_time
 async def test_requests_that_are_already_here_share_the_batch_of_the_first() -> None:
-    async with bench(ScriptedStore(batch_seconds=0)) as b:
+    async with scripted_kernel(ScriptedStore(batch_seconds=0)) as b:
 
         async def after_turns(turns: int) -> None:
             for _ in range(turns):
@@ -91,7 +91,7 @@ async def test_requests_that_are_already_here_share_the_batch_of_the_first() -> 
 
 @in_virtual_time
 async def test_what_arrives_during_a_batch_makes_the_next_one() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         first = asyncio.create_task(b.kernel.run(Raise(name="a")))
         await asyncio.sleep(b.store.batch_seconds / 2)
         await b.outcomes(*(Raise(name="a") for _ in range(5)))
@@ -101,14 +101,14 @@ async def test_what_arrives_during_a_batch_makes_the_next_one() -> None:
 
 @in_virtual_time
 async def test_a_batch_is_bounded() -> None:
-    async with bench(limits=KernelLimits(batch_max=10)) as b:
+    async with scripted_kernel(limits=KernelLimits(batch_max=10)) as b:
         await b.outcomes(*(Raise(name="a") for _ in range(25)))
         assert b.watched.sizes == [10, 10, 5]
 
 
 @in_virtual_time
 async def test_a_batch_is_bounded_by_bytes_too_but_carries_one_command_of_any_size() -> None:
-    async with bench(limits=KernelLimits(batch_bytes_max=1000)) as b:
+    async with scripted_kernel(limits=KernelLimits(batch_bytes_max=1000)) as b:
         weights = (400, 600, 1, 5000, 999, 1)
         await asyncio.gather(*(b.kernel.run(Raise(name="a"), weight=weight) for weight in weights))
         assert b.watched.sizes == [2, 1, 1, 2]
@@ -116,7 +116,7 @@ async def test_a_batch_is_bounded_by_bytes_too_but_carries_one_command_of_any_si
 
 @in_virtual_time
 async def test_commands_of_a_batch_are_decided_in_the_order_of_their_arrival() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         outcomes = await b.outcomes(*(Raise(name="a", limit=3) for _ in range(5)))
         assert [outcome.count for outcome in outcomes[:3]] == [1, 2, 3]
         assert all(isinstance(outcome, TooHigh) for outcome in outcomes[3:])
@@ -125,7 +125,7 @@ async def test_commands_of_a_batch_are_decided_in_the_order_of_their_arrival() -
 
 @in_virtual_time
 async def test_versions_count_every_change_of_a_batch() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         outcomes = await b.outcomes(*(Raise(name="a") for _ in range(3)))
         assert [outcome.version for outcome in outcomes] == [1, 2, 3]
         stored = await b.store.inner.get(COUNTERS, TENANT, "a")
@@ -134,7 +134,7 @@ async def test_versions_count_every_change_of_a_batch() -> None:
 
 @in_virtual_time
 async def test_a_refusal_undoes_its_own_staging_and_leaves_only_its_entry() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         done, refused, after = await b.outcomes(
             Raise(name="a"), Raise(name="a", by=5, limit=3), Raise(name="a")
         )
@@ -145,7 +145,7 @@ async def test_a_refusal_undoes_its_own_staging_and_leaves_only_its_entry() -> N
 
 @in_virtual_time
 async def test_a_batch_of_refusals_alone_still_commits_their_entries() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         outcomes = await b.outcomes(Raise(name="a", limit=0), Raise(name="b", limit=0))
         assert all(isinstance(outcome, TooHigh) for outcome in outcomes)
         assert b.notes() == ["refused a", "refused b"]
@@ -154,14 +154,14 @@ async def test_a_batch_of_refusals_alone_still_commits_their_entries() -> None:
 
 @in_virtual_time
 async def test_undo_takes_back_what_was_staged_on_top_of_a_neighbours_change() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.outcomes(Raise(name="a", by=7), Swap(first="a", second="nowhere"), Raise(name="a"))
         assert await b.counts("a", "nowhere") == [8, None]
 
 
 @in_virtual_time
 async def test_a_command_that_breaks_fails_alone_and_leaves_nothing() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         heard = b.kernel.wakes.subscribe("broken")
         with heard:
             done, failed, after = await b.outcomes(Raise(name="a"), Broken(name="a"), Raise(name="a"))
@@ -180,7 +180,7 @@ class ForgetsItsEntry(Raise, frozen=True, kw_only=True):
 
 @in_virtual_time
 async def test_a_refusal_whose_entry_cannot_be_written_is_not_given_out_as_one() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         failed, done = await b.outcomes(ForgetsItsEntry(name="a", limit=0), Raise(name="b"))
         assert isinstance(failed, CommandFailed)
         assert done.count == 1
@@ -190,7 +190,7 @@ async def test_a_refusal_whose_entry_cannot_be_written_is_not_given_out_as_one()
 
 @in_virtual_time
 async def test_a_command_that_cannot_say_what_it_reads_is_never_queued() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         with pytest.raises(CommandFailed):
             await b.kernel.run(Unreadable())
         assert b.store.transactions == []
@@ -198,7 +198,7 @@ async def test_a_command_that_cannot_say_what_it_reads_is_never_queued() -> None
 
 @in_virtual_time
 async def test_a_batch_has_one_clock_and_the_next_one_a_later_one() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         first, second, *_ = await b.outcomes(Now(), Now(), Raise(name="a"), Now())
         assert first == second
         await asyncio.sleep(5)
@@ -207,14 +207,14 @@ async def test_a_batch_has_one_clock_and_the_next_one_a_later_one() -> None:
 
 @in_virtual_time
 async def test_a_command_sees_what_the_ones_before_it_in_the_batch_decided() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         assert (await b.outcomes(Look(name="a"), Raise(name="a"), Look(name="a")))[2] == 1
         assert b.watched.sizes == [3]
 
 
 @in_virtual_time
 async def test_added_records_keep_the_order_of_arrival_whatever_their_ids() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         downwards = (f"{number:03d}" for number in range(999, 0, -1))
         kernel = Kernel(b.store, new_id=lambda prefix: f"{prefix}_{next(downwards)}")
         kernel.start()
@@ -225,7 +225,7 @@ async def test_added_records_keep_the_order_of_arrival_whatever_their_ids() -> N
 
 @in_virtual_time
 async def test_a_caller_that_goes_away_stops_no_decision_under_way() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         leaving = asyncio.create_task(b.kernel.run(Raise(name="a")))
         await asyncio.sleep(b.store.batch_seconds / 2)
         leaving.cancel()
@@ -235,7 +235,7 @@ async def test_a_caller_that_goes_away_stops_no_decision_under_way() -> None:
 
 @in_virtual_time
 async def test_a_caller_that_goes_away_while_queued_is_not_carried() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         busy = asyncio.create_task(b.kernel.run(Raise(name="a")))
         await asyncio.sleep(b.store.batch_seconds / 2)
         leaving = asyncio.create_task(b.kernel.run(Raise(name="a")))

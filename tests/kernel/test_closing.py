@@ -9,14 +9,14 @@ import pytest
 from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import LockBusy, StoreUnavailable
 from tests.kernel.counter_room import COUNTERS, TENANT, Raise
-from tests.kernel.scripted_store import Bench, ScriptedStore, bench
+from tests.kernel.scripted_store import ScriptedKernel, ScriptedStore, scripted_kernel
 from tests.kernel.virtual_loop import in_virtual_time
 
 
 @pytest.mark.parametrize("lanes", [1, 2])
 @in_virtual_time
 async def test_closing_finishes_what_was_accepted(lanes: int) -> None:
-    async with bench(ScriptedStore(lanes=lanes), KernelLimits(batch_max=2)) as b:
+    async with scripted_kernel(ScriptedStore(lanes=lanes), KernelLimits(batch_max=2)) as b:
         accepted = [asyncio.create_task(b.kernel.run(Raise(name=f"c{n}"))) for n in range(9)]
         await asyncio.sleep(0)
         await b.kernel.close()
@@ -26,7 +26,7 @@ async def test_closing_finishes_what_was_accepted(lanes: int) -> None:
 @pytest.mark.parametrize("lanes", [1, 2])
 @in_virtual_time
 async def test_closing_waits_for_commands_that_were_sent_back(lanes: int) -> None:
-    async with bench(ScriptedStore(lanes=lanes)) as b:
+    async with scripted_kernel(ScriptedStore(lanes=lanes)) as b:
         b.store.held = {COUNTERS.key(TENANT, "held")}
         waiting = asyncio.create_task(b.kernel.run(Raise(name="held")))
         await asyncio.sleep(0.1)
@@ -40,7 +40,7 @@ async def test_closing_waits_for_commands_that_were_sent_back(lanes: int) -> Non
 
 @in_virtual_time
 async def test_closing_ends_even_if_what_it_waits_for_never_comes() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.held = {COUNTERS.key(TENANT, "held")}
         waiting = asyncio.create_task(b.kernel.run(Raise(name="held")))
         await asyncio.sleep(0.1)
@@ -50,7 +50,7 @@ async def test_closing_ends_even_if_what_it_waits_for_never_comes() -> None:
 
 @in_virtual_time
 async def test_closing_ends_even_if_the_store_is_down() -> None:
-    async with bench(ScriptedStore(lanes=2)) as b:
+    async with scripted_kernel(ScriptedStore(lanes=2)) as b:
         b.store.up = False
         waiting = [asyncio.create_task(b.kernel.run(Raise(name="a"))) for _ in range(3)]
         await asyncio.sleep(0.1)
@@ -60,7 +60,7 @@ async def test_closing_ends_even_if_the_store_is_down() -> None:
 
 @in_virtual_time
 async def test_a_closed_kernel_takes_nothing_in() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.close()
         with pytest.raises(StoreUnavailable, match="shutting down"):
             await b.kernel.run(Raise(name="a"))
@@ -68,7 +68,7 @@ async def test_a_closed_kernel_takes_nothing_in() -> None:
 
 @in_virtual_time
 async def test_closing_twice_or_before_the_start_is_harmless() -> None:
-    unopened = Bench(ScriptedStore())
+    unopened = ScriptedKernel(ScriptedStore())
     queued = asyncio.create_task(unopened.kernel.run(Raise(name="a")))
     await asyncio.sleep(0)
     await unopened.kernel.close()

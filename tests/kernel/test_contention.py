@@ -9,7 +9,7 @@ import pytest
 from interlock.kernel.refusal import LockBusy
 from interlock.kernel.storage import LockTimeout, Transaction, WriteConflict
 from tests.kernel.counter_room import COUNTERS, TENANT, Follow, Look, Point, Raise
-from tests.kernel.scripted_store import ScriptedStore, bench
+from tests.kernel.scripted_store import ScriptedStore, scripted_kernel
 from tests.kernel.virtual_loop import in_virtual_time
 
 BUDGET = 2.0
@@ -33,7 +33,7 @@ def conflict_on(name: str) -> ScriptedStore:
 
 @in_virtual_time
 async def test_a_write_conflict_runs_the_batch_again_from_a_fresh_load() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.fail_next(WriteConflict("somebody was first"))
         outcomes = await b.outcomes(Raise(name="a"), Raise(name="a"))
         assert [outcome.count for outcome in outcomes] == [1, 2]
@@ -44,7 +44,7 @@ async def test_a_write_conflict_runs_the_batch_again_from_a_fresh_load() -> None
 
 @in_virtual_time
 async def test_a_command_that_always_conflicts_delays_its_neighbours_only_briefly() -> None:
-    async with bench(conflict_on("hot")) as b:
+    async with scripted_kernel(conflict_on("hot")) as b:
         hot = asyncio.create_task(b.kernel.run(Raise(name="hot")))
         outcomes = await b.outcomes(*(Raise(name=f"c{n}") for n in range(63)))
         assert all(outcome.count == 1 for outcome in outcomes)
@@ -55,7 +55,7 @@ async def test_a_command_that_always_conflicts_delays_its_neighbours_only_briefl
 
 @in_virtual_time
 async def test_a_command_that_always_conflicts_no_longer_takes_others_along() -> None:
-    async with bench(conflict_on("hot")) as b:
+    async with scripted_kernel(conflict_on("hot")) as b:
         hot = asyncio.create_task(b.kernel.run(Raise(name="hot")))
         await asyncio.sleep(0.5)
         seen = len(b.store.transactions)
@@ -77,7 +77,7 @@ async def test_a_command_that_always_conflicts_no_longer_takes_others_along() ->
 
 @in_virtual_time
 async def test_a_conflict_ends_in_lock_busy_when_the_budget_is_spent_and_not_before() -> None:
-    async with bench(conflict_on("hot")) as b:
+    async with scripted_kernel(conflict_on("hot")) as b:
         with pytest.raises(LockBusy) as raised:
             await b.kernel.run(Raise(name="hot"))
         assert BUDGET <= now() < BUDGET + 0.2
@@ -89,7 +89,7 @@ async def test_a_command_that_collides_even_alone_is_tried_once_a_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("interlock.kernel.lane.random.random", lambda: 1.0)
-    async with bench(conflict_on("hot")) as b:
+    async with scripted_kernel(conflict_on("hot")) as b:
         await b.outcomes(Raise(name="hot"))
         tries = len(b.store.transactions)
         assert 3 < tries <= 3 + BUDGET / 0.1
@@ -97,7 +97,7 @@ async def test_a_command_that_collides_even_alone_is_tried_once_a_turn(
 
 @in_virtual_time
 async def test_a_held_record_keeps_its_command_waiting_also_if_others_of_the_batch_read_more() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Point(name="sign", at="target"))
         b.store.held = {COUNTERS.key(TENANT, "held")}
         waiting = asyncio.create_task(b.kernel.run(Raise(name="held")))
@@ -110,7 +110,7 @@ async def test_a_held_record_keeps_its_command_waiting_also_if_others_of_the_bat
 
 @in_virtual_time
 async def test_a_record_that_somebody_holds_keeps_only_its_own_commands_waiting() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.held = {COUNTERS.key(TENANT, "held")}
         waiting = asyncio.create_task(b.kernel.run(Raise(name="held")))
         (done,) = await b.outcomes(Raise(name="free"))
@@ -122,7 +122,7 @@ async def test_a_record_that_somebody_holds_keeps_only_its_own_commands_waiting(
 
 @in_virtual_time
 async def test_a_record_held_for_longer_than_the_budget_ends_in_lock_busy() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.held = {COUNTERS.key(TENANT, "held")}
         held, free = await b.outcomes(Raise(name="held"), Raise(name="free"))
         assert isinstance(held, LockBusy)
@@ -132,7 +132,7 @@ async def test_a_record_held_for_longer_than_the_budget_ends_in_lock_busy() -> N
 
 @in_virtual_time
 async def test_each_command_has_a_budget_of_its_own() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.held = {COUNTERS.key(TENANT, "held")}
         patient = asyncio.create_task(b.kernel.run(Raise(name="held"), acquire_seconds=5))
         with pytest.raises(LockBusy):
@@ -144,7 +144,7 @@ async def test_each_command_has_a_budget_of_its_own() -> None:
 
 @in_virtual_time
 async def test_whoever_only_sees_a_held_record_goes_on() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Raise(name="held"))
         b.store.held = {COUNTERS.key(TENANT, "held")}
         writer = asyncio.create_task(b.kernel.run(Raise(name="held")))
@@ -155,7 +155,7 @@ async def test_whoever_only_sees_a_held_record_goes_on() -> None:
 
 @in_virtual_time
 async def test_a_record_held_in_the_second_round_sends_its_command_back_too() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Point(name="sign", at="held"))
         b.store.held = {COUNTERS.key(TENANT, "held")}
         waiting = asyncio.create_task(b.kernel.run(Follow(name="sign")))
@@ -170,7 +170,7 @@ async def test_a_record_held_in_the_second_round_sends_its_command_back_too() ->
 async def test_a_locked_store_ends_in_lock_busy_for_those_under_way_and_for_those_queued() -> None:
     store = ScriptedStore()
     store.refuse_when(lambda transaction: LockTimeout("another process writes"))
-    async with bench(store) as b:
+    async with scripted_kernel(store) as b:
         outcomes = await b.outcomes(*(Raise(name="a") for _ in range(600)))
         assert all(isinstance(outcome, LockBusy) for outcome in outcomes)
         assert BUDGET <= now() < BUDGET + 0.2
@@ -180,7 +180,7 @@ async def test_a_locked_store_ends_in_lock_busy_for_those_under_way_and_for_thos
 async def test_a_lock_that_is_let_go_in_time_is_waited_for() -> None:
     store = ScriptedStore()
     store.refuse_when(lambda transaction: LockTimeout("another process writes") if now() < 1.5 else None)
-    async with bench(store) as b:
+    async with scripted_kernel(store) as b:
         outcomes = await b.outcomes(Raise(name="a"), Raise(name="a"))
         assert [outcome.count for outcome in outcomes] == [1, 2]
 
@@ -189,7 +189,7 @@ async def test_a_lock_that_is_let_go_in_time_is_waited_for() -> None:
 async def test_the_batch_grows_while_the_store_is_locked() -> None:
     store = ScriptedStore()
     store.refuse_when(lambda transaction: LockTimeout("another process writes") if now() < 1.0 else None)
-    async with bench(store) as b:
+    async with scripted_kernel(store) as b:
         early = asyncio.create_task(b.kernel.run(Raise(name="a")))
         await asyncio.sleep(0.5)
         await b.outcomes(Raise(name="a"), Raise(name="a"))

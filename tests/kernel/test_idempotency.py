@@ -13,7 +13,7 @@ from interlock.kernel.idempotency import IdempotencyKeyReused, Once, Rendered
 from interlock.kernel.refusal import OutcomeUnknown
 from interlock.kernel.world import World
 from tests.kernel.counter_room import COUNTERS, TENANT, Counter, Drop, Follow, Gone, Point, Raise, TooHigh
-from tests.kernel.scripted_store import bench
+from tests.kernel.scripted_store import scripted_kernel
 from tests.kernel.virtual_loop import in_virtual_time
 
 
@@ -42,7 +42,7 @@ def once(
 
 @in_virtual_time
 async def test_a_repeat_gets_the_first_answer_byte_for_byte_and_changes_nothing() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         first = await b.kernel.run(once(Raise(name="a")))
         await b.kernel.run(Raise(name="a"))
         again = await b.kernel.run(once(Raise(name="a")))
@@ -57,7 +57,7 @@ async def test_a_repeat_gets_the_first_answer_byte_for_byte_and_changes_nothing(
 
 @in_virtual_time
 async def test_repeats_in_one_batch_are_decided_once() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         answers = await b.outcomes(*(once(Raise(name="a")) for _ in range(20)))
         assert b.watched.sizes == [20]
         assert [answer.replayed for answer in answers] == [False] + [True] * 19
@@ -67,7 +67,7 @@ async def test_repeats_in_one_batch_are_decided_once() -> None:
 
 @in_virtual_time
 async def test_a_key_used_for_another_request_is_refused_and_leaves_no_trace() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(once(Raise(name="a")))
         (refused,) = await b.outcomes(once(Raise(name="a", by=5), digest="other"))
         assert isinstance(refused, IdempotencyKeyReused)
@@ -77,7 +77,7 @@ async def test_a_key_used_for_another_request_is_refused_and_leaves_no_trace() -
 
 @in_virtual_time
 async def test_the_same_key_is_independent_in_another_scope() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(once(Raise(name="a")))
         elsewhere = await b.kernel.run(once(Raise(name="a"), tenant="other", digest="other"))
         assert not elsewhere.replayed
@@ -85,7 +85,7 @@ async def test_the_same_key_is_independent_in_another_scope() -> None:
 
 @in_virtual_time
 async def test_a_refusal_leaves_its_entry_and_its_key_unused() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         (refused,) = await b.outcomes(once(Raise(name="a", limit=0)))
         assert isinstance(refused, TooHigh)
         assert b.notes() == ["refused a"]
@@ -94,7 +94,7 @@ async def test_a_refusal_leaves_its_entry_and_its_key_unused() -> None:
 
 @in_virtual_time
 async def test_an_answer_is_forgotten_when_its_time_is_over() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(once(Raise(name="a")))
         b.store.inner._clock = lambda: b.store.inner._last_now + timedelta(days=31)
         assert not (await b.kernel.run(once(Raise(name="a"), digest="other"))).replayed
@@ -103,7 +103,7 @@ async def test_an_answer_is_forgotten_when_its_time_is_over() -> None:
 
 @in_virtual_time
 async def test_a_repeat_is_answered_even_if_it_would_be_refused_now() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Point(name="sign", at="target"))
         await b.kernel.run(once(Follow(name="sign")))
         await b.kernel.run(Drop(name="sign"))
@@ -117,7 +117,7 @@ async def test_a_repeat_by_somebody_who_may_no_longer_ask_is_refused_whatever_it
         if world.get(COUNTERS, TENANT, "caller") is None:
             raise Gone
 
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Raise(name="caller"))
         await b.kernel.run(once(Raise(name="caller"), check=check))
         await b.kernel.run(Drop(name="caller"))
@@ -129,7 +129,7 @@ async def test_a_repeat_by_somebody_who_may_no_longer_ask_is_refused_whatever_it
 @pytest.mark.parametrize("happened", [True, False])
 @in_virtual_time
 async def test_repeating_a_call_of_unknown_outcome_with_its_key_is_safe(happened: bool) -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.can_settle = False
         b.store.lose_commit(happened=happened)
         (unknown,) = await b.outcomes(once(Raise(name="a")))
@@ -141,7 +141,7 @@ async def test_repeating_a_call_of_unknown_outcome_with_its_key_is_safe(happened
 
 @in_virtual_time
 async def test_a_call_refused_for_an_outage_leaves_its_key_unused() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.up = False
         await asyncio.gather(b.kernel.run(once(Raise(name="a"))), return_exceptions=True)
         b.store.up = True

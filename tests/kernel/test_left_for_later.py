@@ -29,7 +29,7 @@ from tests.kernel.counter_room import (
     counter_topic,
     note,
 )
-from tests.kernel.scripted_store import START, ScriptedStore, bench
+from tests.kernel.scripted_store import START, ScriptedStore, scripted_kernel
 from tests.kernel.virtual_loop import in_virtual_time
 
 LONG_AGO = micros(START) - 1_000_000
@@ -88,7 +88,7 @@ class CountDueLater(CountDue, frozen=True, kw_only=True):
 
 @in_virtual_time
 async def test_what_a_command_staged_before_it_was_left_for_later_is_written_once() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Point(name="sign", at="old"))
         _, followed = await b.outcomes(Point(name="sign", at="new"), NoteAndFollow(name="sign"))
         assert followed.id == "new"
@@ -100,7 +100,7 @@ async def test_what_a_command_staged_before_it_was_left_for_later_is_written_onc
 
 @in_virtual_time
 async def test_what_a_refusal_staged_before_it_was_left_for_later_is_written_once() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Point(name="sign", at="old"))
         _, refused = await b.outcomes(Point(name="sign", at="new"), RefuseAndFollow(name="sign"))
         assert isinstance(refused, TooHigh)
@@ -111,7 +111,7 @@ async def test_what_a_refusal_staged_before_it_was_left_for_later_is_written_onc
 
 @in_virtual_time
 async def test_whoever_was_left_for_later_by_a_batch_of_unknown_outcome_gets_its_own_answer() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Point(name="sign", at="old"))
         b.store.fail_after_commit(CommitUnconfirmed("a standby did not answer"))
         unknown, followed = await b.outcomes(Point(name="sign", at="new"), Follow(name="sign"))
@@ -121,7 +121,7 @@ async def test_whoever_was_left_for_later_by_a_batch_of_unknown_outcome_gets_its
 
 @in_virtual_time
 async def test_whoever_was_left_for_later_and_has_no_time_left_is_told_that_others_were_in_its_way() -> None:
-    async with bench(ScriptedStore(batch_seconds=1.0)) as b:
+    async with scripted_kernel(ScriptedStore(batch_seconds=1.0)) as b:
         await b.kernel.run(Point(name="sign", at="old"))
         moving = asyncio.create_task(b.kernel.run(Point(name="sign", at="new")))
         await asyncio.sleep(0)
@@ -132,7 +132,7 @@ async def test_whoever_was_left_for_later_and_has_no_time_left_is_told_that_othe
 
 @in_virtual_time
 async def test_a_command_whose_second_reads_break_fails_alone_and_is_not_decided() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         failed, done = await b.outcomes(DecideAnyway(error=ZeroDivisionError()), Raise(name="a"))
         assert isinstance(failed, CommandFailed)
         assert isinstance(failed.__cause__, ZeroDivisionError)
@@ -142,14 +142,14 @@ async def test_a_command_whose_second_reads_break_fails_alone_and_is_not_decided
 
 @in_virtual_time
 async def test_a_command_whose_second_reads_refuse_is_not_decided() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         (refused,) = await b.outcomes(DecideAnyway(error=Gone()))
         assert isinstance(refused, Gone)
 
 
 @in_virtual_time
 async def test_a_pick_of_the_first_reads_keeps_its_reach_if_a_neighbour_asks_for_it_in_the_second() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Point(name="sign", at="target"))
         await b.outcomes(*(Plan(name=f"c{n}", due=LONG_AGO + n) for n in range(3)))
         due, later, followed = await b.outcomes(CountDue(most=3), CountDueLater(most=1), Follow(name="sign"))

@@ -12,7 +12,7 @@ from interlock.kernel.record import Reads
 from interlock.kernel.storage import Loaded, Transaction
 from interlock.kernel.world import World
 from tests.kernel.counter_room import COUNTERS, TENANT
-from tests.kernel.scripted_store import ScriptedStore, bench
+from tests.kernel.scripted_store import ScriptedStore, scripted_kernel
 from tests.kernel.virtual_loop import in_virtual_time
 
 
@@ -47,13 +47,13 @@ class TellTheTime(Command[datetime], frozen=True, kw_only=True):
 @in_virtual_time
 async def test_a_command_with_second_reads_decides_at_the_moment_of_the_first() -> None:
     asking = TellTheTime(asks_more=True, seen=[])
-    async with bench(LateStore()) as b:
+    async with scripted_kernel(LateStore()) as b:
         assert await b.kernel.run(asking) == asking.seen[0]
 
 
 @in_virtual_time
 async def test_neighbours_in_one_batch_decide_at_one_moment_whoever_asked_for_more() -> None:
-    async with bench(LateStore()) as b:
+    async with scripted_kernel(LateStore()) as b:
         moments = await b.outcomes(
             TellTheTime(asks_more=False, seen=[]),
             TellTheTime(asks_more=True, seen=[]),

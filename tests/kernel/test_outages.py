@@ -10,7 +10,7 @@ from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import OutcomeUnknown, StoreUnavailable
 from interlock.kernel.storage import LockTimeout, StoreDown, Transaction
 from tests.kernel.counter_room import COUNTERS, TENANT, Counter, Raise
-from tests.kernel.scripted_store import ScriptedStore, bench
+from tests.kernel.scripted_store import ScriptedStore, scripted_kernel
 from tests.kernel.virtual_loop import in_virtual_time
 
 BUDGET = 2.0
@@ -22,7 +22,7 @@ def now() -> float:
 
 @in_virtual_time
 async def test_a_store_that_is_down_ends_in_store_unavailable_within_the_budget() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.up = False
         outcomes = await b.outcomes(*(Raise(name="a") for _ in range(600)))
         assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
@@ -31,7 +31,7 @@ async def test_a_store_that_is_down_ends_in_store_unavailable_within_the_budget(
 
 @in_virtual_time
 async def test_nothing_is_lost_if_the_store_comes_back_within_the_budget() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.up = False
         waiting = [asyncio.create_task(b.kernel.run(Raise(name="a"))) for _ in range(3)]
         await asyncio.sleep(1)
@@ -41,7 +41,7 @@ async def test_nothing_is_lost_if_the_store_comes_back_within_the_budget() -> No
 
 @in_virtual_time
 async def test_the_kernel_is_back_to_normal_as_soon_as_the_store_is() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.up = False
         with pytest.raises(StoreUnavailable):
             await b.kernel.run(Raise(name="a"))
@@ -54,14 +54,14 @@ async def test_the_kernel_is_back_to_normal_as_soon_as_the_store_is() -> None:
 
 @in_virtual_time
 async def test_a_single_break_off_is_carried_again_without_anybody_noticing() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.fail_next(StoreDown("the connection was cut"))
         assert (await b.kernel.run(Raise(name="a"))).count == 1
 
 
 @in_virtual_time
 async def test_a_call_refused_for_an_outage_is_told_to_wait_about_as_long_as_it_has_lasted() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.up = False
         await asyncio.gather(b.kernel.run(Raise(name="a")), return_exceptions=True)
         await asyncio.sleep(18)
@@ -72,7 +72,7 @@ async def test_a_call_refused_for_an_outage_is_told_to_wait_about_as_long_as_it_
 
 @in_virtual_time
 async def test_commands_queued_behind_a_batch_that_hangs_are_answered_within_their_budget() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.hang()
         under_way = asyncio.create_task(b.kernel.run(Raise(name="a")))
         await asyncio.sleep(0.1)
@@ -85,7 +85,7 @@ async def test_commands_queued_behind_a_batch_that_hangs_are_answered_within_the
 
 @in_virtual_time
 async def test_a_command_whose_batch_hangs_is_told_that_the_outcome_is_unknown() -> None:
-    async with bench(limits=KernelLimits(answer_seconds=10)) as b:
+    async with scripted_kernel(limits=KernelLimits(answer_seconds=10)) as b:
         b.store.hang()
         with pytest.raises(OutcomeUnknown):
             await b.kernel.run(Raise(name="a"))
@@ -94,7 +94,7 @@ async def test_a_command_whose_batch_hangs_is_told_that_the_outcome_is_unknown()
 
 @in_virtual_time
 async def test_a_store_that_hangs_is_never_mistaken_for_a_lock() -> None:
-    async with bench(ScriptedStore(lanes=2)) as b:
+    async with scripted_kernel(ScriptedStore(lanes=2)) as b:
         b.store.fail_next(LockTimeout("another process writes"))
         await b.kernel.run(Raise(name="a"))
         b.store.hang()
@@ -110,7 +110,7 @@ async def test_a_store_that_hangs_is_never_mistaken_for_a_lock() -> None:
 
 @in_virtual_time
 async def test_an_outage_after_a_wait_for_a_record_is_an_outage() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.held = {COUNTERS.key(TENANT, "held")}
         waiting = asyncio.create_task(b.kernel.run(Raise(name="held")))
         await asyncio.sleep(1)
@@ -141,7 +141,7 @@ class PartingStore(ScriptedStore):
 async def test_whoever_waits_behind_the_other_half_of_a_batch_is_answered_within_its_budget(
     trouble: str,
 ) -> None:
-    async with bench(PartingStore(trouble)) as b:
+    async with scripted_kernel(PartingStore(trouble)) as b:
         first = asyncio.create_task(b.kernel.run(Raise(name="a")))
         (second,) = await b.outcomes(Raise(name="b"))
         assert isinstance(second, StoreUnavailable)
@@ -151,7 +151,7 @@ async def test_whoever_waits_behind_the_other_half_of_a_batch_is_answered_within
 
 @in_virtual_time
 async def test_whoever_was_answered_behind_the_other_half_of_a_batch_is_not_decided_later() -> None:
-    async with bench(PartingStore("down")) as b:
+    async with scripted_kernel(PartingStore("down")) as b:
         await b.outcomes(Raise(name="a"), Raise(name="b"))
         b.store.up = True
         await asyncio.sleep(10)
@@ -161,7 +161,7 @@ async def test_whoever_was_answered_behind_the_other_half_of_a_batch_is_not_deci
 
 @in_virtual_time
 async def test_a_long_outage_does_not_slow_down_the_recovery_from_the_next_one() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.up = False
         await b.outcomes(Raise(name="a"))
         b.store.up = True
@@ -174,7 +174,7 @@ async def test_a_long_outage_does_not_slow_down_the_recovery_from_the_next_one()
 
 @in_virtual_time
 async def test_a_store_that_does_not_even_say_whether_it_is_there_is_asked_again_soon() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.fail_next(StoreDown("the connection was cut"))
         waiting = asyncio.create_task(b.kernel.run(Raise(name="a"), acquire_seconds=30))
         await asyncio.sleep(0.005)
@@ -187,7 +187,7 @@ async def test_a_store_that_does_not_even_say_whether_it_is_there_is_asked_again
 
 @in_virtual_time
 async def test_nobody_is_told_to_wait_longer_than_half_a_minute_however_long_an_outage_lasts() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         b.store.up = False
         await b.outcomes(Raise(name="a"))
         await asyncio.sleep(600)

@@ -12,34 +12,34 @@ from interlock.kernel.record import PICKED_MAX, Reads, merge_reads, micros
 from interlock.kernel.storage import Loaded
 from interlock.kernel.world import World
 from tests.kernel.counter_room import CHORES, TENANT, Chore, CountDue, DueChores, Gone, Plan, PlanFresh, Take
-from tests.kernel.scripted_store import START, Bench, bench
+from tests.kernel.scripted_store import START, ScriptedKernel, scripted_kernel
 from tests.kernel.virtual_loop import in_virtual_time
 
 LONG_AGO = micros(START) - 1_000_000
 FAR_OFF = micros(START) + 10**12
 
 
-async def plan(b: Bench, count: int) -> None:
+async def plan(b: ScriptedKernel, count: int) -> None:
     await b.outcomes(*(Plan(name=f"c{n}", due=LONG_AGO + n) for n in range(count)))
 
 
 @in_virtual_time
 async def test_a_pick_takes_the_first_in_its_order() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.outcomes(Plan(name="late", due=LONG_AGO + 9), Plan(name="early", due=LONG_AGO))
         assert await b.kernel.run(Take(who="w", most=1)) == ("early",)
 
 
 @in_virtual_time
 async def test_what_is_not_due_is_not_picked() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Plan(name="later", due=FAR_OFF))
         assert await b.kernel.run(Take(who="w", most=5)) == ()
 
 
 @in_virtual_time
 async def test_commands_of_one_batch_never_pick_the_same_record() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await plan(b, 10)
         taken = await b.outcomes(*(Take(who=f"w{n}", most=3) for n in range(4)))
         assert taken == [("c0", "c1", "c2"), ("c3", "c4", "c5"), ("c6", "c7", "c8"), ("c9",)]
@@ -48,7 +48,7 @@ async def test_commands_of_one_batch_never_pick_the_same_record() -> None:
 
 @in_virtual_time
 async def test_picks_that_overlap_take_what_is_left_in_the_next_batch() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await plan(b, 4)
         # The look shares the taker's records, and there are more than it loaded.
         taken, due = await b.outcomes(Take(who="w", most=2), CountDue(most=2))
@@ -66,7 +66,7 @@ class TakeAndRegret(Take, frozen=True, kw_only=True):
 
 @in_virtual_time
 async def test_what_a_refused_command_took_can_be_picked_again() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await plan(b, 2)
         refused, taken = await b.outcomes(TakeAndRegret(who="v", most=2), Take(who="w", most=2))
         assert isinstance(refused, Gone)
@@ -91,7 +91,7 @@ class MoveAndLook(Plan, frozen=True, kw_only=True):
 
 @in_virtual_time
 async def test_what_was_seen_before_a_refusal_is_not_seen_after_it() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await plan(b, 3)
         refused, seen = await b.outcomes(
             MoveAndLook(name="c0", due=FAR_OFF, regrets=True),
@@ -103,7 +103,7 @@ async def test_what_was_seen_before_a_refusal_is_not_seen_after_it() -> None:
 
 @in_virtual_time
 async def test_a_record_changed_in_the_batch_is_picked_in_its_new_place() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await plan(b, 3)
         _, first = await b.outcomes(Plan(name="c0", due=LONG_AGO + 7), Take(who="w", most=3))
         assert first == ("c1", "c2", "c0")
@@ -111,7 +111,7 @@ async def test_a_record_changed_in_the_batch_is_picked_in_its_new_place() -> Non
 
 @in_virtual_time
 async def test_a_record_changed_so_that_it_no_longer_matches_is_not_picked() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await plan(b, 2)
         _, first = await b.outcomes(Plan(name="c0", due=FAR_OFF), Take(who="w", most=3))
         assert first == ("c1",)
@@ -119,7 +119,7 @@ async def test_a_record_changed_so_that_it_no_longer_matches_is_not_picked() -> 
 
 @in_virtual_time
 async def test_a_record_put_behind_others_that_were_not_loaded_waits_its_turn() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await plan(b, 5)
         # Only c0 is loaded by the pick; c1 to c4 come before where c0 goes.
         _, taken = await b.outcomes(Plan(name="c0", due=LONG_AGO + 100), Take(who="w", most=1))
@@ -128,7 +128,7 @@ async def test_a_record_put_behind_others_that_were_not_loaded_waits_its_turn() 
 
 @in_virtual_time
 async def test_a_record_added_in_the_batch_can_be_picked_in_it_and_is_stored_once() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         made, taken = await b.outcomes(PlanFresh(due=LONG_AGO), Take(who="w", most=2))
         assert taken == (made.id,)
         assert await b.kernel.run(CountDue()) == 0
@@ -136,14 +136,14 @@ async def test_a_record_added_in_the_batch_can_be_picked_in_it_and_is_stored_onc
 
 @in_virtual_time
 async def test_a_look_shares_what_it_sees() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await plan(b, 3)
         assert await b.outcomes(CountDue(most=2), CountDue(most=2)) == [2, 2]
 
 
 @in_virtual_time
 async def test_due_is_judged_by_the_batchs_clock() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Plan(name="soon", due=micros(START) + 60_000_000))
         assert await b.kernel.run(CountDue()) == 0
         await asyncio.sleep(61)

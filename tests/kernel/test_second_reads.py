@@ -9,7 +9,7 @@ from interlock.kernel.record import Reads
 from interlock.kernel.refusal import CommandFailed
 from interlock.kernel.world import NotLoaded, World
 from tests.kernel.counter_room import COUNTERS, TENANT, Counter, DueChores, Follow, Gone, Look, Point, Raise
-from tests.kernel.scripted_store import bench
+from tests.kernel.scripted_store import scripted_kernel
 from tests.kernel.virtual_loop import in_virtual_time
 
 
@@ -55,7 +55,7 @@ class Reuse(Command[Counter], frozen=True, kw_only=True):
 @pytest.mark.parametrize("command", [Peek(), Meddle(), PickUnasked()])
 @in_virtual_time
 async def test_what_was_not_named_cannot_be_used(command: Command[object]) -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         (failed,) = await b.outcomes(command)
         assert isinstance(failed, CommandFailed)
         assert isinstance(failed.__cause__, NotLoaded)
@@ -63,7 +63,7 @@ async def test_what_was_not_named_cannot_be_used(command: Command[object]) -> No
 
 @in_virtual_time
 async def test_what_was_not_named_cannot_be_used_behind_a_neighbours_change_either() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         done, failed = await b.outcomes(Raise(name="a"), Peek())
         assert done.count == 1
         assert isinstance(failed, CommandFailed)
@@ -71,7 +71,7 @@ async def test_what_was_not_named_cannot_be_used_behind_a_neighbours_change_eith
 
 @in_virtual_time
 async def test_an_id_that_exists_cannot_be_added() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Raise(name="a"))
         (failed,) = await b.outcomes(Reuse())
         assert isinstance(failed, CommandFailed)
@@ -79,7 +79,7 @@ async def test_an_id_that_exists_cannot_be_added() -> None:
 
 @in_virtual_time
 async def test_the_second_reads_can_own_what_the_first_ones_lead_to() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Point(name="sign", at="target"))
         assert (await b.kernel.run(Follow(name="sign"))).count == 1
         assert await b.counts("target") == [1]
@@ -87,7 +87,7 @@ async def test_the_second_reads_can_own_what_the_first_ones_lead_to() -> None:
 
 @in_virtual_time
 async def test_a_record_that_was_seen_can_be_owned_by_the_second_reads() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Point(name="self", at="self"))
         followed = await b.kernel.run(Follow(name="self"))
         assert (followed.count, followed.version) == (1, 2)
@@ -95,7 +95,7 @@ async def test_a_record_that_was_seen_can_be_owned_by_the_second_reads() -> None
 
 @in_virtual_time
 async def test_second_reads_that_a_neighbour_made_stale_are_asked_again() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Point(name="sign", at="old"))
         pointed, followed, looked = await b.outcomes(
             Point(name="sign", at="new"), Follow(name="sign"), Look(name="new")
@@ -108,7 +108,7 @@ async def test_second_reads_that_a_neighbour_made_stale_are_asked_again() -> Non
 
 @in_virtual_time
 async def test_a_refusal_of_the_second_reads_leaves_its_entry() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         (refused,) = await b.outcomes(Follow(name="nowhere"))
         assert isinstance(refused, Gone)
         assert b.notes() == ["refused to follow nowhere"]
@@ -116,7 +116,7 @@ async def test_a_refusal_of_the_second_reads_leaves_its_entry() -> None:
 
 @in_virtual_time
 async def test_a_refusal_of_the_second_reads_is_judged_again_if_a_neighbour_changed_something() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         _, followed = await b.outcomes(Point(name="sign", at="target"), Follow(name="sign"))
         assert followed.count == 1
         assert b.notes() == []

@@ -23,7 +23,7 @@ from tests.kernel.counter_room import (
     Raise,
     Take,
 )
-from tests.kernel.scripted_store import START, bench
+from tests.kernel.scripted_store import START, scripted_kernel
 from tests.kernel.virtual_loop import in_virtual_time
 
 LONG_AGO = micros(START) - 1_000_000
@@ -71,7 +71,7 @@ class TakeOne(Command[Chore], frozen=True, kw_only=True):
 
 @in_virtual_time
 async def test_a_refusal_takes_back_every_change_of_a_record_that_changed_twice() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Raise(name="a"))
         refused, seen, raised = await b.outcomes(
             RaiseTwiceAndRefuse(name="a"), Look(name="a"), Raise(name="a")
@@ -84,7 +84,7 @@ async def test_a_refusal_takes_back_every_change_of_a_record_that_changed_twice(
 
 @in_virtual_time
 async def test_an_id_that_a_refused_command_added_can_be_added() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         refused, added = await b.outcomes(Add(name="a", regrets=True), Add(name="a"))
         assert isinstance(refused, Gone)
         assert added.version == 1
@@ -93,14 +93,14 @@ async def test_an_id_that_a_refused_command_added_can_be_added() -> None:
 
 @in_virtual_time
 async def test_a_refusal_is_judged_again_if_a_neighbour_added_the_record_that_was_missing() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         _, followed = await b.outcomes(Add(name="sign", leads_to="target"), Follow(name="sign"))
         assert followed.count == 1
 
 
 @in_virtual_time
 async def test_a_refusal_is_judged_again_if_one_neighbour_regretted_and_another_changed_something() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         _, _, followed = await b.outcomes(
             Add(name="regretted", regrets=True), Point(name="sign", at="target"), Follow(name="sign")
         )
@@ -109,14 +109,14 @@ async def test_a_refusal_is_judged_again_if_one_neighbour_regretted_and_another_
 
 @in_virtual_time
 async def test_a_refusal_is_judged_again_if_a_neighbour_added_something_to_pick() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         made, taken = await b.outcomes(PlanFresh(due=LONG_AGO), TakeOne())
         assert taken.id == made.id
 
 
 @in_virtual_time
 async def test_a_batch_that_only_removes_is_written() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.kernel.run(Raise(name="a"))
         assert await b.kernel.run(Drop(name="a")) == 1
         assert await b.counts("a") == [None]
@@ -124,7 +124,7 @@ async def test_a_batch_that_only_removes_is_written() -> None:
 
 @in_virtual_time
 async def test_takers_who_find_all_they_ask_for_share_a_batch() -> None:
-    async with bench() as b:
+    async with scripted_kernel() as b:
         await b.outcomes(*(PlanFresh(due=LONG_AGO + n) for n in range(5)))
         taken = await b.outcomes(Take(who="v", most=2), Take(who="w", most=2))
         assert [len(chores) for chores in taken] == [2, 2]

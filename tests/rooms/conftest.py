@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.api.conftest import durable, durable_url, stage
+from tests.api.conftest import api, durable, durable_url
 
-__all__ = ["durable", "durable_url", "stage"]
+__all__ = ["api", "durable", "durable_url"]

@@ -25,7 +25,7 @@ def test_a_gated_function_keeps_name_doc_signature_and_kind(team: ApprovalTeam) 
     assert inspect.iscoroutinefunction(gated)
 
 
-class Desk:
+class Payer:
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -33,7 +33,7 @@ class Desk:
         return f"{self.name} paid {amount} for {invoice}"
 
     @classmethod
-    def open(cls, name: str) -> Desk:
+    def open(cls, name: str) -> Payer:
         return cls(name)
 
     @staticmethod
@@ -42,21 +42,21 @@ class Desk:
 
 
 def test_methods_of_every_kind_are_gated_without_their_object(team: ApprovalTeam) -> None:
-    gate = team.il.gate("read.desk")
+    gate = team.il.gate("read.payer")
 
-    class Gated(Desk):
-        pay = gate(Desk.pay)
-        open = gate(Desk.__dict__["open"])
-        open_too = classmethod(gate(Desk.__dict__["open"].__func__))
-        add = gate(Desk.__dict__["add"])
-        add_too = staticmethod(gate(Desk.add))
+    class Gated(Payer):
+        pay = gate(Payer.pay)
+        open = gate(Payer.__dict__["open"])
+        open_too = classmethod(gate(Payer.__dict__["open"].__func__))
+        add = gate(Payer.__dict__["add"])
+        add_too = staticmethod(gate(Payer.add))
 
-    desk = Gated.open("front")
-    assert type(desk) is Gated
+    payer = Gated.open("front")
+    assert type(payer) is Gated
     assert type(Gated.open_too("back")) is Gated
-    assert desk.pay("i-1") == "front paid 5 for i-1"
-    assert Gated.pay(desk, invoice="i-2", amount=6) == "front paid 6 for i-2"
-    assert (Gated.add(1, b=2), desk.add_too(3, 4)) == (3, 7)
+    assert payer.pay("i-1") == "front paid 5 for i-1"
+    assert Gated.pay(payer, invoice="i-2", amount=6) == "front paid 6 for i-2"
+    assert (Gated.add(1, b=2), payer.add_too(3, 4)) == (3, 7)
     shown = [job.payload for job in team.il.jobs().items][::-1]
     assert shown == [
         {"name": "front"},
@@ -157,7 +157,7 @@ def test_an_async_client_refuses_a_function_that_would_block(team: ApprovalTeam)
 
 
 def test_what_is_not_a_function_is_refused(team: ApprovalTeam) -> None:
-    for thing in (Desk, Desk("x").pay, print, 5):
+    for thing in (Payer, Payer("x").pay, print, 5):
         with pytest.raises(TypeError, match="goes around a function"):
             team.il.gate("read.page")(thing)  # type: ignore[type-var]
 

@@ -143,6 +143,13 @@ ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, st
     ),
     ("policy_get", (), {}, POLICY, ("GET", "/api/v1/policy", "", None)),
     ("policy_put", ({"version": "v1"},), {}, POLICY, ("PUT", "/api/v1/policy", "", {"version": "v1"})),
+    (
+        "policy_put",
+        ({"version": "v1"},),
+        {"expecting": "sha256:1"},
+        POLICY,
+        ("PUT", "/api/v1/policy", "expecting=sha256%3A1", {"version": "v1"}),
+    ),
     ("policy_snapshots", (), {}, PAGE, ("GET", "/api/v1/policy/snapshots", "", None)),
     ("policy_snapshot", ("sha256:1",), {}, POLICY, ("GET", "/api/v1/policy/snapshots/sha256%3A1", "", None)),
     (
@@ -183,6 +190,18 @@ ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, st
     ("workflow", ("month",), {}, WORKFLOW, ("GET", "/api/v1/workflows/month", "", None)),
     ("workflows", (), {"limit": 3}, PAGE, ("GET", "/api/v1/workflows", "limit=3", None)),
     ("run_timeline", ("run_1",), {}, PAGE, ("GET", "/api/v1/workflow-runs/run_1/timeline", "", None)),
+    (  # What nobody said is not sent, not even as its default: the request that a key stands for would be another.
+        "approve_step",
+        ("run_1", "ask"),
+        {"job_hash": "sha256:0"},
+        REVIEW,
+        (
+            "POST",
+            "/api/v1/workflow-runs/run_1/steps/ask/approve",
+            "",
+            {"reason": "", "job_hash": "sha256:0"},
+        ),
+    ),
     ("permit_keys", (), {}, KEYS, ("GET", "/api/v1/keys", "", None)),
     (
         "rotate_permit_keys",

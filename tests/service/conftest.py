@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 
 import pytest
 
-from tests.api.conftest import durable, durable_url, stage
+from tests.api.conftest import api, durable, durable_url
 from tests.harness.nats import NatsServer
 from tests.harness.webhook_receiver import Behave, Receiver
 
-__all__ = ["durable", "durable_url", "nats", "receive", "stage", "store_url"]
+__all__ = ["api", "durable", "durable_url", "nats", "receive", "store_url"]
 
 Receive = Callable[..., Awaitable[Receiver]]
 

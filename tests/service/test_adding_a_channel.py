@@ -35,7 +35,7 @@ ATTEMPTS_MAX = 3
 FAST = Backoff(base_seconds=0.02, most_seconds=0.05, attempts_max=ATTEMPTS_MAX)
 
 
-class Desk:
+class PagerReceiver:
     """The far end of the channel: answers as the test says, and keeps what it took and what it was offered."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Desk:
                 await asyncio.sleep(0.01)
 
 
-DESKS: dict[str, Desk] = {}
+RECEIVERS: dict[str, PagerReceiver] = {}
 
 
 class PagerChannel(Channel):
@@ -63,7 +63,7 @@ class PagerChannel(Channel):
 
     def __init__(self, destination: Destination, settings: Settings) -> None:
         self._destination = destination
-        self._desk = DESKS[destination.address]
+        self._desk = RECEIVERS[destination.address]
         self._desk.opened += 1
 
     async def deliver(self, letters: Sequence[Delivery]) -> Outcome:
@@ -90,17 +90,17 @@ class TapeChannel(PagerChannel):
 
     @classmethod
     def of_deployment(cls, settings: Settings) -> Destination | None:
-        return Destination(tenant=DEPLOYMENT, id="tape", address="desk")
+        return Destination(tenant=DEPLOYMENT, id="tape", address="receiver")
 
 
 HANGS = TryAgain("it never answers")
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    DESKS["desk"] = Desk()
-    yield DESKS["desk"]
-    del DESKS["desk"]
+def receiver() -> Iterator[PagerReceiver]:
+    RECEIVERS["receiver"] = PagerReceiver()
+    yield RECEIVERS["receiver"]
+    del RECEIVERS["receiver"]
 
 
 @pytest.fixture(autouse=True)
@@ -131,7 +131,7 @@ async def served(store_url: str) -> AsyncGenerator[RelayService]:
 
 
 async def test_a_new_file_and_a_line_of_the_table_deliver_retry_and_dead_letter(
-    store_url: str, desk: Desk
+    store_url: str, receiver: PagerReceiver
 ) -> None:
     def answer(n: int, attempt: int) -> Outcome:
         if n == 2 and attempt < ATTEMPTS_MAX:
@@ -140,69 +140,71 @@ async def test_a_new_file_and_a_line_of_the_table_deliver_retry_and_dead_letter(
             return TryAgain("nobody answers")
         return GiveUp("no such number") if n == 4 else Delivered()
 
-    desk.answer = answer
+    receiver.answer = answer
     async with served(store_url) as relay_service:
-        pager = await relay_service.add_webhook("desk", kind="pager")
+        pager = await relay_service.add_webhook("receiver", kind="pager")
         await relay_service.tell("a", times=5)
-        await desk.until_taken(3)
+        await receiver.until_taken(3)
         dead = await dead_letters(relay_service, pager.id, count=2)
-    assert desk.taken == [1, 2, 5]
-    assert desk.offered == [1, 2, 2, 2, 3, 3, 3, 4, 5]
+    assert receiver.taken == [1, 2, 5]
+    assert receiver.offered == [1, 2, 2, 2, 3, 3, 3, 4, 5]
     assert [(letter.attempts, letter.error) for letter in dead] == [
         (ATTEMPTS_MAX, "nobody answers"),
         (1, "no such number"),
     ]
-    assert (desk.opened, desk.closed) == (1, 1)
+    assert (receiver.opened, receiver.closed) == (1, 1)
 
 
-async def test_a_dead_letter_of_any_channel_is_sent_again_on_request(store_url: str, desk: Desk) -> None:
-    desk.answer = lambda _n, _attempt: GiveUp("no such number")
+async def test_a_dead_letter_of_any_channel_is_sent_again_on_request(
+    store_url: str, receiver: PagerReceiver
+) -> None:
+    receiver.answer = lambda _n, _attempt: GiveUp("no such number")
     async with relaying_service(store_url, channels=table.CHANNELS) as relay_service:
-        pager = await relay_service.add_webhook("desk", kind="pager")
+        pager = await relay_service.add_webhook("receiver", kind="pager")
         await relay_service.tell("a")
         (dead,) = await dead_letters(relay_service, pager.id, count=1)
-        desk.answer = lambda _n, _attempt: Delivered()
+        receiver.answer = lambda _n, _attempt: Delivered()
         by = Caller(tenant=TENANT, principal="local:test")
         await relay_service.service.kernel.run(Redeliver(webhook_id=pager.id, event_id=dead.event_id, by=by))
-        await desk.until_taken(1)
+        await receiver.until_taken(1)
         counted = relay_service.service.relay_measures.deliveries
         assert (counted.value("pager", "taken"), counted.value("pager", "dead")) == (1, 1)
 
 
 async def test_a_channel_that_raises_or_hangs_costs_an_attempt_and_stops_nothing(
-    sqlite_url: str, desk: Desk
+    sqlite_url: str, receiver: PagerReceiver
 ) -> None:
     def answer(_: int, attempt: int) -> Outcome:
         if attempt == 1:
             raise LookupError("a defect of the channel")
         return HANGS if attempt == 2 else Delivered()
 
-    desk.answer = answer
+    receiver.answer = answer
     async with relaying_service(sqlite_url, channels=table.CHANNELS) as relay_service:
-        await relay_service.add_webhook("desk", kind="pager")
+        await relay_service.add_webhook("receiver", kind="pager")
         await relay_service.tell("a")
-        await desk.until_taken(1)
+        await receiver.until_taken(1)
         assert relay_service.service.relay_measures.deliveries.value("pager", "refused") == 2
-    assert desk.offered == [1, 1, 1]
+    assert receiver.offered == [1, 1, 1]
 
 
-async def test_a_changed_destination_is_opened_anew(sqlite_url: str, desk: Desk) -> None:
+async def test_a_changed_destination_is_opened_anew(sqlite_url: str, receiver: PagerReceiver) -> None:
     async with relaying_service(sqlite_url, channels=table.CHANNELS) as relay_service:
-        pager = await relay_service.add_webhook("desk", kind="pager")
+        pager = await relay_service.add_webhook("receiver", kind="pager")
         await relay_service.tell("a")
-        await desk.until_taken(1)
+        await receiver.until_taken(1)
         by = Caller(tenant=TENANT, principal="local:test")
         await relay_service.service.kernel.run(RotateSecret(webhook_id=pager.id, secret="whsec_new", by=by))
         await relay_service.tell("a")
-        await desk.until_taken(2)
-    assert desk.secrets == [(SECRET,), ("whsec_new", SECRET)]
-    assert (desk.opened, desk.closed) == (2, 2)
+        await receiver.until_taken(2)
+    assert receiver.secrets == [(SECRET,), ("whsec_new", SECRET)]
+    assert (receiver.opened, receiver.closed) == (2, 2)
 
 
-async def test_a_test_event_goes_through_the_channel_too(sqlite_url: str, desk: Desk) -> None:
-    desk.answer = lambda _n, attempt: GiveUp("no such number") if attempt == 1 else Delivered(status=7)
+async def test_a_test_event_goes_through_the_channel_too(sqlite_url: str, receiver: PagerReceiver) -> None:
+    receiver.answer = lambda _n, attempt: GiveUp("no such number") if attempt == 1 else Delivered(status=7)
     async with relaying_service(sqlite_url, relaying=False) as relay_service:
-        pager = await relay_service.add_webhook("desk", kind="pager")
+        pager = await relay_service.add_webhook("receiver", kind="pager")
         client = await client_of(relay_service)
         _, refused = await client.call("POST", f"/api/v1/webhooks/{pager.id}/test")
         _, taken = await client.call("POST", f"/api/v1/webhooks/{pager.id}/test")
@@ -211,38 +213,38 @@ async def test_a_test_event_goes_through_the_channel_too(sqlite_url: str, desk: 
 
 
 async def test_a_destination_whose_channel_this_server_lacks_is_left_to_those_that_have_it(
-    sqlite_url: str, desk: Desk
+    sqlite_url: str, receiver: PagerReceiver
 ) -> None:
     async with relaying_service(sqlite_url) as relay_service:
-        pager = await relay_service.add_webhook("desk", kind="pager")
+        pager = await relay_service.add_webhook("receiver", kind="pager")
         await relay_service.tell("a")
         await relay_service.relaying.take_free()
         await asyncio.sleep(0.2)
         assert (await relay_service.relay(pager.id)).fence == 0
     async with relaying_service(sqlite_url, channels=table.CHANNELS):
-        await desk.until_taken(1)
+        await receiver.until_taken(1)
 
 
 async def test_a_channel_in_order_delivers_everything_once_and_waits_for_what_fails(
-    store_url: str, desk: Desk
+    store_url: str, receiver: PagerReceiver
 ) -> None:
-    desk.answer = lambda n, attempt: (
+    receiver.answer = lambda n, attempt: (
         GiveUp("not now") if n == 4 and attempt <= 2 * ATTEMPTS_MAX else Delivered()
     )
     async with relaying_service(store_url, relaying=False, channels=(TapeChannel,)) as relay_service:
         await relay_service.tell("a", times=7)
         await relay_service.until_placed(7)
         relay_service.relaying.start()
-        await desk.until_taken(7)
+        await receiver.until_taken(7)
         await relay_service.tell("a")
-        await desk.until_taken(8)
-    assert desk.taken == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert desk.offered.count(4) == 2 * ATTEMPTS_MAX + 1
-    assert (desk.opened, desk.closed) == (1, 1)
+        await receiver.until_taken(8)
+    assert receiver.taken == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert receiver.offered.count(4) == 2 * ATTEMPTS_MAX + 1
+    assert (receiver.opened, receiver.closed) == (1, 1)
 
 
 async def test_what_a_channel_in_order_lost_is_sent_again(
-    sqlite_url: str, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    sqlite_url: str, receiver: PagerReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = asyncio.Event()
 
@@ -255,8 +257,8 @@ async def test_what_a_channel_in_order_lost_is_sent_again(
     monkeypatch.setattr(TapeChannel, "resume", resume)
     async with relaying_service(sqlite_url, channels=(TapeChannel,)) as relay_service:
         await relay_service.tell("a", times=3)
-        await desk.until_taken(3)
+        await receiver.until_taken(3)
         lost.set()
         await relay_service.tell("b")
-        await desk.until_taken(6)
-    assert desk.taken == [1, 2, 3, 2, 3, 1]
+        await receiver.until_taken(6)
+    assert receiver.taken == [1, 2, 3, 2, 3, 1]

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from interlock.kernel.storage import StoreDown
-from tests.harness.in_process_api import Stage
+from tests.harness.in_process_api import InProcessApi
 
 
 async def test_an_outage_is_no_fault_of_the_loop_that_advances_runs(
-    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    api: InProcessApi, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     was_asked = asyncio.Event()
 
@@ -22,8 +22,8 @@ async def test_an_outage_is_no_fault_of_the_loop_that_advances_runs(
         raise StoreDown("gone")
 
     with caplog.at_level(logging.DEBUG, "interlock.service.workflows"), monkeypatch.context() as outage:
-        outage.setattr(stage.service.store, "query", away)
-        stage.service.workflows.start()
+        outage.setattr(api.service.store, "query", away)
+        api.service.workflows.start()
         async with asyncio.timeout(30):
             await was_asked.wait()
             while not caplog.records:

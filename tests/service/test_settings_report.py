@@ -11,7 +11,7 @@ from interlock.service.settings import Settings, settings_from
 from interlock.service.settings_report import report, without_credentials
 from interlock.store.urls import store_for
 from tests.api.conftest import durable_url
-from tests.harness.in_process_api import open_stage
+from tests.harness.in_process_api import open_api
 
 __all__ = ["durable_url"]
 
@@ -88,9 +88,9 @@ def test_a_secret_that_is_not_set_is_told_as_that() -> None:
 
 
 async def test_operators_of_the_server_read_its_settings(durable_url: str) -> None:
-    async with open_stage(store_for(durable_url), secret="hunter2" * 5) as stage:
-        stage.service.settings = msgspec.structs.replace(stage.service.settings, store=durable_url)
-        found = await stage.get("settings", await stage.person("oda", "operate"))
+    async with open_api(store_for(durable_url), secret="hunter2" * 5) as api:
+        api.service.settings = msgspec.structs.replace(api.service.settings, store=durable_url)
+        found = await api.get("settings", await api.person("oda", "operate"))
 
         kind = "sqlite" if durable_url.startswith("sqlite") else "postgresql"
         assert found["store_kind"] == kind
@@ -100,7 +100,7 @@ async def test_operators_of_the_server_read_its_settings(durable_url: str) -> No
         (secret,) = [each for each in found["settings"] if each["name"] == "secret"]
         assert (secret["value"], secret["secret"], secret["source"]) == (None, True, "flag")
         assert "hunter2" not in str(found)
-        reviewer = await stage.call("GET", "settings", await stage.person("rea", "review,audit,submit"))
+        reviewer = await api.call("GET", "settings", await api.person("rea", "review,audit,submit"))
         assert reviewer.word == "forbidden"
-        stranger = await stage.person("ann", "admin", tenant="elsewhere")
-        assert (await stage.call("GET", "settings", stranger)).word == "forbidden"
+        stranger = await api.person("ann", "admin", tenant="elsewhere")
+        assert (await api.call("GET", "settings", stranger)).word == "forbidden"

@@ -13,7 +13,7 @@ from interlock.rooms.jobs.sweeps import DueJobs
 from interlock.service.settings import BadSetting, settings_from
 from interlock.store.memory import MemoryStore
 from interlock.store.sqlite import SqliteStore
-from tests.harness.in_process_api import ASK, VirtualClock, open_stage
+from tests.harness.in_process_api import ASK, VirtualClock, open_api
 
 
 def rows(path: Path, table: str) -> int:
@@ -26,19 +26,19 @@ def rows(path: Path, table: str) -> int:
 
 async def test_a_sweep_that_breaks_does_not_keep_the_others_from_theirs(tmp_path: Path) -> None:
     clock, path = VirtualClock(), tmp_path / "a.db"
-    async with open_stage(SqliteStore(path, clock=clock), clock=clock) as stage:
-        await stage.policy(ASK)
-        bot, worker = await stage.agent(), await stage.key("w", "worker", "work,submit")
-        broken = await stage.submit(bot, expires_in="1h")
-        held = await stage.call("POST", "leases", worker, {"resource": "repo:x", "ttl_seconds": 60})
+    async with open_api(SqliteStore(path, clock=clock), clock=clock) as api:
+        await api.policy(ASK)
+        bot, worker = await api.agent(), await api.key("w", "worker", "work,submit")
+        broken = await api.submit(bot, expires_in="1h")
+        held = await api.call("POST", "leases", worker, {"resource": "repo:x", "ttl_seconds": 60})
         assert held.status == 201
         with apsw.Connection(str(path)) as database:
             database.execute("UPDATE jobs SET body = '{}' WHERE id = ?", (broken,))
         clock.advance(7200)
 
-        await stage.sweep()
+        await api.sweep()
 
-        assert await stage.metric('interlock_swept_total{what="overdue_leases"}') == 1
+        assert await api.metric('interlock_swept_total{what="overdue_leases"}') == 1
 
 
 class Counting(MemoryStore):
@@ -52,9 +52,9 @@ class Counting(MemoryStore):
 
 
 async def test_one_batch_carries_a_pass_that_finds_nothing() -> None:
-    async with open_stage(store := Counting()) as stage:
+    async with open_api(store := Counting()) as api:
         before = store.batches
-        await stage.sweep()
+        await api.sweep()
         assert store.batches == before + 1
 
 
@@ -69,41 +69,41 @@ class Slow(MemoryStore):
 
 async def test_what_a_store_cannot_sweep_at_once_is_swept_bit_by_bit() -> None:
     clock = VirtualClock()
-    async with open_stage(Slow(clock=clock), clock=clock) as stage:
-        await stage.policy(ASK)
-        bot = await stage.agent()
+    async with open_api(Slow(clock=clock), clock=clock) as api:
+        await api.policy(ASK)
+        bot = await api.agent()
         for _ in range(23):
-            await stage.submit(bot, expires_in="1h")
+            await api.submit(bot, expires_in="1h")
         clock.advance(7200)
 
-        await stage.service.sweeps._settle_due_jobs()
+        await api.service.sweeps._settle_due_jobs()
 
-        assert await stage.metric('interlock_swept_total{what="due_jobs"}') == 23
+        assert await api.metric('interlock_swept_total{what="due_jobs"}') == 23
 
 
 async def test_a_lost_run_is_found_where_this_machines_clock_is_behind_the_stores(tmp_path: Path) -> None:
     clock = VirtualClock()  # years ahead
-    async with open_stage(SqliteStore(tmp_path / "a.db", clock=clock), clock=clock) as stage:
-        await stage.call("POST", "workflows/w/runs", await stage.agent(), {"ttl_seconds": 60})
+    async with open_api(SqliteStore(tmp_path / "a.db", clock=clock), clock=clock) as api:
+        await api.call("POST", "workflows/w/runs", await api.agent(), {"ttl_seconds": 60})
         clock.advance(61)
 
-        await stage.sweep()
+        await api.sweep()
 
-        assert await stage.metric('interlock_swept_total{what="lost_runs"}') == 1
+        assert await api.metric('interlock_swept_total{what="lost_runs"}') == 1
 
 
 async def test_old_batches_and_expired_answers_are_forgotten(tmp_path: Path) -> None:
     clock, path = VirtualClock(), tmp_path / "a.db"
-    async with open_stage(SqliteStore(path, clock=clock), clock=clock) as stage:
-        await stage.policy(ASK)
-        bot = await stage.agent()
+    async with open_api(SqliteStore(path, clock=clock), clock=clock) as api:
+        await api.policy(ASK)
+        bot = await api.agent()
         for n in range(20):
-            await stage.submit(bot, topic="read", idempotency_key=f"k{n}")
+            await api.submit(bot, topic="read", idempotency_key=f"k{n}")
         assert (rows(path, "answers"), rows(path, "batches") > 20) == (20, True)
         clock.advance(31 * 86_400)
-        await stage.submit(bot, topic="read")
+        await api.submit(bot, topic="read")
 
-        await stage.service.sweeps._prune()
+        await api.service.sweeps._prune()
 
         assert rows(path, "answers") == 0
         assert rows(path, "batches") <= 1

@@ -59,19 +59,18 @@ STATUSES = {400, 401, 403, 404, 405, 409, 413, 415, 422, 423, 429, 503}
 # service. Each may do so in its own module alone.
 READ_BY_KEY = {
     "cli.checks": {"total"},
-    "cli.examination": {"policy.document"},
+    "cli.connection": {"CODES"},
+    "cli.doctor": {"policy.document"},
+    "cli.exec": {"ended.result"},
     "cli.exec_approved": {"prepared.command.document()"},
-    "cli.exec_outcome": {"ended.result"},
     "cli.execution.approved": {"refused.problem.fields"},
-    "cli.execution.gates": {"refused.problem.fields"},
-    "cli.execution.once": {"known", "result", "command.document()"},
+    "cli.execution.gates": {"refused.problem.fields", "known", "result", "command.document()"},
     "cli.execution.prepared": {"approved", "current"},
     "cli.execution.tasks": {"root.entries", "document"},
     "cli.grants": {"signed", "value"},
     "cli.output": {"failed.problem"},
     "cli.policy": {"each.document"},
     "cli.touch": {"change"},
-    "cli.trouble": {"CODES"},
     "cli.workflows": {"cast('dict[str, Any]', read)"},
 }
 ENVIRONMENT = {"os.environ", "environ"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -15,7 +15,7 @@ from interlock.kernel.codec.sealing import CannotUnseal, seal, unseal
 from interlock.kernel.refusal import Next
 from interlock.rooms.identity import queries
 from interlock.rooms.identity.keys import NewKey, make_key
-from interlock.rooms.identity.model import ApiKey, Principal, PrincipalKind, Role
+from interlock.rooms.identity.model import PRINCIPALS, ApiKey, Principal, PrincipalKind, Role
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.identity.rules import IssueKey, RemovePrincipal, RevokeKey, SetPrincipal
 from interlock.service.keyring import Known
@@ -32,6 +32,10 @@ class KeptKey(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     key_id: str
     sealed: bytes | None
+
+
+class KeysQuery(PageQuery, frozen=True, kw_only=True):
+    principal: Annotated[Name, msgspec.Meta(description="Those of this principal.")] | None = None
 
 
 async def issue(call: Asked[None, wire.IssueKeyBody]) -> Answer:
@@ -89,10 +93,15 @@ async def revoke(call: Asked[None, None]) -> Answer:
     return answer
 
 
-async def list_keys(call: Asked[PageQuery, None]) -> Reply:
-    rows, cursor = await queries.list_keys(
-        call.services.store, call.caller.tenant, before=position(call.query.cursor), limit=call.query.limit
-    )
+async def list_keys(call: Asked[KeysQuery, None]) -> Reply:
+    store, tenant, query = call.services.store, call.caller.tenant, call.query
+    before = position(query.cursor)
+    if query.principal is None:
+        rows, cursor = await queries.list_keys(store, tenant, before=before, limit=query.limit)
+    elif (known := await store.get(PRINCIPALS, tenant, query.principal)) is not None:
+        rows, cursor = await queries.list_keys_of(store, known, before=before, limit=query.limit)
+    else:
+        rows, cursor = [], None
     return Reply(200, Page(items=tuple(key_view(*row) for row in rows), next_cursor=cursor))
 
 
@@ -101,6 +110,13 @@ async def list_principals(call: Asked[PageQuery, None]) -> Reply:
         call.services.store, call.caller.tenant, after=call.query.cursor, limit=call.query.limit
     )
     return Reply(200, Page(items=tuple(_principal_view(each) for each in found), next_cursor=cursor))
+
+
+async def get_principal(call: Asked[None, None]) -> Reply:
+    found = await call.services.store.get(PRINCIPALS, call.caller.tenant, _name(call))
+    if found is None:
+        raise NotFound("principal", call.path["name"])
+    return Reply(200, _principal_view(found))
 
 
 async def who_am_i(call: Asked[None, None]) -> Reply:
@@ -186,6 +202,12 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         answers={200: Page[wire.Principal]}, answer=list_principals,
     ),
     Operation(
+        id="get_principal", method="GET", path="/api/v1/principals/{name}", tag=_TAG, roles=_ADMIN,
+        parameters=_NAME, summary="Read one principal",
+        description="A principal called `me` is read from the list: this address means whoever asks.",
+        answers={200: wire.Principal}, answer=get_principal,
+    ),
+    Operation(
         id="set_principal", method="PUT", path="/api/v1/principals/{name}", tag=_TAG, roles=_ADMIN,
         parameters=_NAME, summary="Change what a principal may do", body=wire.SetPrincipalBody,
         answers={200: wire.Principal}, answer=set_principal, problems=("conflict", "people_only"),
@@ -204,7 +226,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="list_api_keys", method="GET", path="/api/v1/api-keys", tag=_TAG, roles=_ADMIN,
-        summary="Keys of this tenant, newest first", query=PageQuery,
+        summary="Keys of this tenant, newest first", query=KeysQuery,
         answers={200: Page[wire.ApiKey]}, answer=list_keys,
     ),
     Operation(

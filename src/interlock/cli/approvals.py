@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from interlock.cli.exits import Exit
 from interlock.cli.job_page import decision_text, say_payload, target_text, waiting_for
-from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+from interlock.cli.options import Parser, finished, paging
 from interlock.cli.output import (
     Cell,
-    Column,
+    Table,
     counted,
     exactly,
     listed,
@@ -24,7 +23,6 @@ from interlock.cli.output import (
     safe_lines,
     say,
     say_fields,
-    say_table,
     state_cell,
     when,
 )
@@ -39,18 +37,21 @@ _SUMMARY_MAX = 300
 
 def say_approvals(jobs: Sequence[ApprovalItem]) -> None:
     """A table of requests."""
-    columns = (
-        Column("ID"),
-        Column("STATE"),
-        Column("TOPIC", flexible=True),
-        Column("ENV", flexible=True, optional=True),
-        Column("BY", flexible=True, optional=True),
-        Column("VOTES"),
-        Column("WHO DECIDES", flexible=True, optional=True),
-        Column("ASKED", optional=True),
-        Column("ENDS"),
+    (
+        Table((job, job.approval) for job in jobs if job.approval is not None)
+        .column("ID", lambda asked: asked[0].id)
+        .column("STATE", lambda asked: state_cell(asked[1].state))
+        .column("TOPIC", lambda asked: asked[0].topic, flexible=True)
+        .column("ENV", lambda asked: asked[0].env or "-", flexible=True, optional=True)
+        .column("BY", lambda asked: asked[0].submitted_by or "-", flexible=True, optional=True)
+        .column("VOTES", lambda asked: _votes(*asked))
+        .column(
+            "WHO DECIDES", lambda asked: listed(asked[1].groups, "any reviewer"), flexible=True, optional=True
+        )
+        .column("ASKED", lambda asked: when(asked[1].requested_at), optional=True)
+        .column("ENDS", lambda asked: when(asked[1].expires_at) if asked[1].state == "pending" else "-")
+        .say()
     )
-    say_table(columns, [_row(job, job.approval) for job in jobs if job.approval is not None])
 
 
 def say_approval(request: ApprovalRequest) -> None:
@@ -119,20 +120,10 @@ def way_to_more_people(approval: Approval) -> str:
     return f"interlock key create NAME --kind person --roles review{group}"
 
 
-def _row(job: ApprovalItem, approval: Approval) -> tuple[str | Cell, ...]:
+def _votes(job: ApprovalItem, approval: Approval) -> str:
     needed = job.votes_needed
     agreed = len(approval.votes) if needed is None else max(0, approval.quorum - needed)
-    return (
-        job.id,
-        state_cell(approval.state),
-        safe(job.topic),
-        safe(job.env or "-"),
-        safe(job.submitted_by or "-"),
-        f"{agreed} of {approval.quorum}",
-        listed(approval.groups, "any reviewer"),
-        when(approval.requested_at),
-        when(approval.expires_at) if approval.state == "pending" else "-",
-    )
+    return f"{agreed} of {approval.quorum}"
 
 
 def _state(request: ApprovalRequest) -> str:
@@ -170,13 +161,13 @@ def summary(job: Job) -> str:
 
 
 def is_to_be_named(job: Job) -> bool:
-    """Whether a yes must say which version it is for: it was another, or the rule wants it said."""
+    """Whether an approval must name the version: the request was edited, or the rule requires the hash."""
     is_other = any(old.job_hash != job.job_hash for old in job.revisions or ())
     return is_other or (job.approval is not None and job.approval.require_hash)
 
 
 def _last_edit(job: Job) -> Revision | None:
-    """What it was before somebody last changed the payload."""
+    """The revision before the last change of the payload."""
     revisions = job.revisions or ()
     payloads = [*(revision.payload for revision in revisions), job.payload]
     edits = [
@@ -217,7 +208,7 @@ def _say_votes(votes: Sequence[Vote]) -> None:
 def _grace(approval: Approval) -> str:
     if approval.in_grace:
         return f"may be withdrawn, and does not run, until {exactly(approval.grace_until)}"
-    return f"{approval.grace_seconds} s after the deciding yes" if approval.grace_seconds else ""
+    return f"{approval.grace_seconds} s after the deciding vote" if approval.grace_seconds else ""
 
 
 def _say_comments(comments: Sequence[Comment], total: int) -> None:
@@ -259,12 +250,12 @@ def _say_people(request: ApprovalRequest) -> None:
         say(
             "",
             painted(f"! it {why}", "yellow"),
-            f"  an admin can add somebody with: {way_to_more_people(request.approval)}",
+            f"  an admin can add a person with: {way_to_more_people(request.approval)}",
         )
 
 
 def _ask_anew(job: Job, approval: Approval) -> str:
-    """What is left to do about a request that nobody decided in time."""
+    """What can be done about a request that was not decided in time."""
     if approval.binding == "workflow":
         return f"its step ended with it; begin there with: interlock workflow rerun {job.run_id} --from STEP"
     if job.expires_at is not None and job.expires_at <= datetime.now(UTC):
@@ -277,7 +268,7 @@ def _say_next(request: ApprovalRequest) -> None:
     if request.state == "expired":
         say("", _ask_anew(request.job, request.approval))
     if request.approval.in_grace and request.job.state == "PENDING":
-        say("", painted("to take your yes back", "dim"), f"  interlock withdraw {job_id} --reason '…'")
+        say("", painted("to withdraw your approval", "dim"), f"  interlock withdraw {job_id} --reason '…'")
     if request.state != "pending":
         return
     drift = request.drift
@@ -303,8 +294,8 @@ def declare_approvals() -> Parser:
     """The options of `interlock approvals`."""
     parser = Parser(
         "interlock approvals",
-        description="List requests for people's decision, newest first. Without --state, what is pending. With --mine, "
-        "only what waits for your decision, the most urgent first.",
+        description="List requests for approval, newest first. Without --state, the pending ones. With --mine, only "
+        "those that wait for your decision, the most urgent first.",
         examples=(
             "interlock approvals",
             "interlock approvals --mine",
@@ -315,10 +306,7 @@ def declare_approvals() -> Parser:
     which.add_argument("--state", choices=(*STATES, "all"), default="pending", help="(default: pending)")
     which.add_argument("--mine", action="store_true", help="what you may decide now and have not decided yet")
     paging(parser)
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_approvals)
-    return parser
+    return finished(parser, run_approvals)
 
 
 def declare_approval() -> Parser:
@@ -329,51 +317,44 @@ def declare_approval() -> Parser:
         examples=("interlock approvals", "interlock approval job_…"),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_approval)
-    return parser
+    return finished(parser, run_approval)
 
 
 def run_approvals(args: Namespace) -> int:
     """List requests."""
-
-    from interlock.cli.connection import connected, listing, more, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_list
     from interlock.wire.approvals import ApprovalItem
 
-    place = "inbox" if args.mine else "approvals"
-    query = {"state": None if args.mine or args.state == "all" else args.state}
-    with connected(args) as client:
-        page = listing(client, place, limit=args.limit, cursor=args.cursor, query=query)
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        say_approvals(typed(page.items, list[ApprovalItem]))
-        command = f"interlock approvals {'--mine' if args.mine else f'--state {args.state}'}"
-        say(*filter(None, [more(page, command, args)]))
-    else:
-        say(_NOTHING_MINE if args.mine else _nothing(args.state))
-    return Exit.DONE
+    if args.mine:
+        return answer_list(
+            args,
+            "inbox",
+            kind=ApprovalItem,
+            tell=say_approvals,
+            command="interlock approvals --mine",
+            nothing=_NOTHING_MINE,
+        )
+    return answer_list(
+        args,
+        "approvals",
+        kind=ApprovalItem,
+        tell=say_approvals,
+        command=f"interlock approvals --state {args.state}",
+        nothing=_nothing(args.state),
+        query={"state": None if args.state == "all" else args.state},
+        options={},
+    )
 
 
 def run_approval(args: Namespace) -> int:
     """Show one request."""
-
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say_json
+    from interlock.cli.connection import answer_call
     from interlock.wire.approvals import ApprovalRequest
 
-    with connected(args) as client:
-        found = client.call("GET", "approvals", args.id)
-    if wants_json(args):
-        say_json(found)
-    else:
-        say_approval(typed(found, ApprovalRequest))
-    return Exit.DONE
+    return answer_call(args, "GET", "approvals", args.id, kind=ApprovalRequest, tell=say_approval)
 
 
-_NOTHING_MINE = "nothing waits for your decision; `interlock approvals` shows what waits for anybody's"
+_NOTHING_MINE = "nothing waits for your decision; `interlock approvals` lists all pending requests"
 
 
 def _nothing(state: str) -> str:

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, as_json, connecting, wants_json
+from interlock.cli.options import Parser, finished, wants_json
+from interlock.cli.output import Cell, Table, listed, painted, say, say_json, when
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -29,14 +30,11 @@ def declare_board() -> Parser:
     """The options of `interlock board`."""
     parser = Parser(
         "interlock board",
-        description="Show who owns what, until when, what waits and what collided, every second. End with Ctrl-C.",
+        description="Show leases, waiting callers, conflicts and runs, every second. End with Ctrl-C.",
         examples=("interlock board", "interlock board --once --json"),
     )
     parser.add_argument("--once", action="store_true", help="print it once and end")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_board)
-    return parser
+    return finished(parser, run_board)
 
 
 def run_board(args: Namespace) -> int:
@@ -78,7 +76,6 @@ def _items(client: Interlock, *segments: str, query: Mapping[str, Any] | None = 
 
 def _show(args: Namespace, frame: Frame) -> None:
     from interlock.cli.connection import typed
-    from interlock.cli.output import painted, say, say_json
     from interlock.wire.admission import Run
     from interlock.wire.leases import Lease, Waiter
     from interlock.wire.shared import Conflict
@@ -103,50 +100,42 @@ def _say_owners(leases: Sequence[Lease]) -> None:
 
 
 def _say_waiting(places: Sequence[Waiter]) -> None:
-    from interlock.cli.output import Column, safe, say_table, when
-
-    columns = (Column("WHO", flexible=True), Column("FOR", flexible=True), Column("HOW"), Column("SINCE"))
-    rows = (
-        (
-            safe(place.principal),
-            safe(place.resource),
-            "kept for them" if place.kept else place.mode,
-            when(place.since),
-        )
-        for place in places
+    (
+        Table(places)
+        .column("WHO", lambda place: place.principal, flexible=True)
+        .column("FOR", lambda place: place.resource, flexible=True)
+        .column("HOW", lambda place: "kept for them" if place.kept else place.mode)
+        .column("SINCE", lambda place: when(place.since))
+        .say()
     )
-    say_table(columns, rows)
 
 
 def _say_conflicts(conflicts: Sequence[Conflict]) -> None:
-    from interlock.cli.output import Cell, Column, listed, safe, say_table
-
-    columns = (Column("ID"), Column("KIND"), Column("ON", flexible=True), Column("WHO", flexible=True))
-    rows = (
-        (
-            conflict.id,
-            Cell(conflict.kind, "red"),
-            safe(conflict.target),
-            listed(sorted({side.actor for side in conflict.competing})),
+    (
+        Table(conflicts)
+        .column("ID", lambda conflict: conflict.id)
+        .column("KIND", lambda conflict: Cell(conflict.kind, "red"))
+        .column("ON", lambda conflict: conflict.target, flexible=True)
+        .column(
+            "WHO", lambda conflict: listed(sorted({side.actor for side in conflict.competing})), flexible=True
         )
-        for conflict in conflicts
+        .say()
     )
-    say_table(columns, rows)
 
 
 def _say_runs(runs: Sequence[Run]) -> None:
-    from interlock.cli.output import Column, safe, say_table, when
-
-    columns = (Column("ID"), Column("WORKFLOW", flexible=True), Column("SLOT UNTIL"))
-    say_table(
-        columns,
-        ((run.run_id, safe(run.workflow), when(run.slot_expires_at)) for run in runs),
+    (
+        Table(runs)
+        .column("ID", lambda run: run.run_id)
+        .column("WORKFLOW", lambda run: run.workflow, flexible=True)
+        .column("SLOT UNTIL", lambda run: when(run.slot_expires_at))
+        .say()
     )
 
 
 _PARTS: Mapping[str, tuple[str, str, Callable[[list[Any]], None]]] = {
-    "leases": ("Who owns what", "nobody owns anything", _say_owners),
-    "waiting": ("Who waits", "nobody waits", _say_waiting),
-    "conflicts": ("What collided", "nothing collided that is not settled", _say_conflicts),
-    "runs": ("What runs", "no run holds a slot", _say_runs),
+    "leases": ("Leases", "no lease is held", _say_owners),
+    "waiting": ("Waiting callers", "no caller waits", _say_waiting),
+    "conflicts": ("Open conflicts", "no conflict is open", _say_conflicts),
+    "runs": ("Runs", "no run holds a slot", _say_runs),
 }

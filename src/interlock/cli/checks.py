@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from interlock.cli.connection import listing, typed
-from interlock.cli.examination import EXAMINED_MAX, Finding
+from interlock.cli.doctor import EXAMINED_MAX, Finding
 from interlock.cli.job_page import is_call
 from interlock.cli.output import counted, safe
 from interlock.sdk.outcomes import Forbidden, NotFound
@@ -38,7 +38,7 @@ def examine_work(client: Interlock) -> Iterator[Finding]:
 
 
 def dead_letters(failed: Sequence[Job]) -> Iterator[Finding]:
-    """What failed for good, and waits for somebody to retry or dismiss it?"""
+    """Which jobs failed for good, and must be retried or cancelled by a person?"""
     if failed:
         oldest = min(failed, key=_changed)
         yield Finding(
@@ -51,7 +51,7 @@ def dead_letters(failed: Sequence[Job]) -> Iterator[Finding]:
 
 
 def calls_in_doubt(failed: Sequence[Job]) -> Iterator[Finding]:
-    """Which gated calls may or may not have happened, and wait for somebody to find out?"""
+    """Which gated calls have an unknown outcome that a person must find out?"""
     if failed:
         oldest = min(failed, key=_changed)
         whether = f"whether {'it' if len(failed) == 1 else 'they'} happened is not known"
@@ -72,7 +72,7 @@ def unsettled_leases(running: Sequence[Job], now: datetime) -> Iterator[Finding]
         yield Finding(
             level="wrong",
             about="leases",
-            text=f"{counted(len(ended), 'lease')} ran out and nobody settled it",
+            text=f"{counted(len(ended), 'lease')} ran out without being settled",
             since=min(job.lease_expires_at for job in ended if job.lease_expires_at),
             next_step="keep one `interlock serve` running; it settles them within seconds",
         )
@@ -146,7 +146,7 @@ def lost_slots(lost: list[Run], now: datetime) -> Iterator[Finding]:
         yield Finding(
             level="wrong",
             about="runs",
-            text=f"{counted(len(late), 'slot')} ran out and nobody took it back",
+            text=f"{counted(len(late), 'slot')} ran out without being taken back",
             since=min(run.slot_expires_at for run in late if run.slot_expires_at),
             next_step="keep one `interlock serve` running; it takes them back within seconds",
         )
@@ -175,7 +175,8 @@ def examine_grants(client: Interlock) -> Iterator[Finding]:
     yield Finding(
         level="wrong",
         about="grants",
-        text=f"{text}; the records of {', '.join(uneven[:5]) or 'some grant'} do not add up, so somebody wrote to them",
+        text=f"{text}; the records of {', '.join(uneven[:5]) or 'some grant'} do not add up: "
+        "they were changed outside Interlock",
         next_step=f"interlock audit --subject {uneven[0]}" if uneven else "interlock audit",
     )
 
@@ -234,7 +235,7 @@ def failing_webhooks(webhooks: Sequence[Webhook]) -> Iterator[Finding]:
 
 
 def undelivered(webhooks: Sequence[Webhook]) -> Iterator[Finding]:
-    """What was never taken, and waits for somebody to send it again?"""
+    """Which events were never delivered, and must be sent again by a person?"""
     for webhook in webhooks:
         if webhook.dead:
             yield Finding(
@@ -271,7 +272,7 @@ def examine_records(client: Interlock) -> Iterator[Finding]:
         yield Finding(
             level="wrong",
             about="records",
-            text=f"{counted(broken, 'stored record')} cannot be read; somebody wrote to the database",
+            text=f"{counted(broken, 'stored record')} cannot be read: the database was changed outside Interlock",
             next_step="the service's log names them; find out who, and put them back from a copy of the store",
         )
 
@@ -306,7 +307,7 @@ def _examine_writes(client: Interlock) -> Iterator[Finding]:
             level="note",
             about="store",
             text="whether it takes writes was not examined",
-            next_step="pass the key of somebody with the role operate or admin",
+            next_step="pass a key with the role operate or admin",
         )
     else:
         yield room_left(checked)

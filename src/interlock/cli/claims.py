@@ -10,7 +10,8 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, wants_json
+from interlock.cli.options import Parser, finished, wants_json
+from interlock.cli.output import safe, say, say_json
 from interlock.cli.values import json_or_text, json_value, pair
 
 if TYPE_CHECKING:
@@ -52,10 +53,7 @@ def declare_claim() -> Parser:
     parser.add_argument(
         "--group", action="append", metavar="GROUP", help="only by a person in this group; repeat it"
     )
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_claim)
-    return parser
+    return finished(parser, run_claim)
 
 
 def run_claim(args: Namespace) -> int:
@@ -117,15 +115,11 @@ def _argument(text: str) -> tuple[str, Any]:
 def _say_answer(claim: GrantClaim, execution_id: str) -> None:
     from msgspec import to_builtins
 
-    from interlock.cli.output import say_json
-
     answer = {name: value for name, value in to_builtins(claim).items() if value is not None}
     say_json({**answer, "execution_id": execution_id})
 
 
 def _tell(claim: GrantClaim, task: str, execution_id: str) -> None:
-    from interlock.cli.output import safe, say
-
     use = f"use {claim.use} of {claim.grant_id}, fence {claim.fence}"
     say(f"claimed {safe(task)} as {safe(execution_id)}: {use}")
 

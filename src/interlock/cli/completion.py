@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
-from interlock.cli.catalogue import entries
 from interlock.cli.exits import Exit
+from interlock.cli.main import entries, parser_of
 from interlock.cli.options import GLOBAL_FLAGS, GLOBAL_OPTIONS, Parser
-
-if TYPE_CHECKING:
-    pass
-
+from interlock.cli.output import say
 
 _BASH = """\
 # bash completion for interlock; load it with: eval "$(interlock completion bash)"
@@ -207,8 +204,6 @@ def declare_completion() -> Parser:
 def run_completion(args: argparse.Namespace) -> int:
     """Print the script."""
 
-    from interlock.cli.output import say
-
     write = {"bash": bash, "zsh": zsh, "fish": fish}[args.shell]
     say(write(known_commands(), global_options()))
     return Exit.DONE
@@ -216,8 +211,6 @@ def run_completion(args: argparse.Namespace) -> int:
 
 def known_commands() -> tuple[Known, ...]:
     """Every command with its options, read from the parsers that run them."""
-    from interlock.cli.main import parser_of
-
     return tuple(_known(parser_of(entry), (entry.name,), entry.summary) for entry in entries())
 
 

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, as_json, connecting, paging, told, wants_json
+from interlock.cli.options import Parser, finished, paging, told
+from interlock.cli.output import (
+    Cell,
+    Table,
+    counted,
+    painted,
+    safe,
+    say,
+    say_fields,
+    when,
+)
 
+if TYPE_CHECKING:
+    from interlock.wire.shared import Affected, Conflict, Pattern, TargetState, Touched, Waiting
+
+_STYLES = {"open": "yellow", "resolved": "dim"}
 RESOLUTIONS = ("keep_first", "keep_second", "merge", "retry", "discard")
 
 
@@ -14,7 +29,7 @@ def declare_conflicts() -> Parser:
     """The options of `interlock conflicts`."""
     parser = Parser(
         "interlock conflicts",
-        description="List collisions, newest first. Without --state, those that are open.",
+        description="List conflicts, newest first. Without --state, the open ones.",
         examples=("interlock conflicts", "interlock conflicts --kind stale_fence --state all --json"),
     )
     parser.add_argument(
@@ -22,7 +37,7 @@ def declare_conflicts() -> Parser:
     )
     parser.add_argument("--kind", metavar="KIND", help="only this kind, such as human_edit_during_lease")
     paging(parser)
-    _ends(parser, run_conflicts)
+    finished(parser, run_conflicts)
     return parser
 
 
@@ -30,7 +45,7 @@ def declare_conflict() -> Parser:
     """The options of `interlock conflict …`."""
     parser = Parser(
         "interlock conflict",
-        description="Show a collision, settle one, or see what keeps colliding.",
+        description="Show a conflict, resolve one, or see which conflicts recur.",
         examples=(
             "interlock conflict show cnf_…",
             "interlock conflict resolve cnf_… keep_second --note 'the edit is right'",
@@ -38,92 +53,66 @@ def declare_conflict() -> Parser:
         ),
     )
     verbs = parser.add_subparsers(metavar="show|resolve|patterns", required=True, parser_class=Parser)
-    show = verbs.add_parser("show", **told("who collided over what, and the safest next step"))
+    show = verbs.add_parser("show", **told("show who collided over what, and the safest next step"))
     show.add_argument("id", metavar="ID", help="the conflict's id")
-    _ends(show, run_show)
-    resolve = verbs.add_parser("resolve", **told("say how it was settled, and carry that out"))
+    finished(show, run_show)
+    resolve = verbs.add_parser("resolve", **told("resolve it, and carry the resolution out"))
     resolve.add_argument("id", metavar="ID", help="the conflict's id")
     resolve.add_argument("resolution", choices=RESOLUTIONS, metavar="|".join(RESOLUTIONS))
     resolve.add_argument("--note", required=True, help="why; it is kept")
-    _ends(resolve, run_resolve)
-    patterns = verbs.add_parser("patterns", **told("what keeps colliding, and what would prevent it"))
+    finished(resolve, run_resolve)
+    patterns = verbs.add_parser("patterns", **told("show which conflicts recur, and what would prevent them"))
     patterns.add_argument("--last", type=int, default=500, metavar="N", help="of the newest (default 500)")
-    _ends(patterns, run_patterns)
+    finished(patterns, run_patterns)
     return parser
 
 
 def run_conflicts(args: Namespace) -> int:
     """List conflicts."""
-    from interlock.cli.connection import connected, listing, more, typed
-    from interlock.cli.output import say, say_json
-    from interlock.cli.shared_page import say_conflicts
+    from interlock.cli.connection import answer_list
     from interlock.wire.shared import Conflict
 
     query = {"state": None if args.state == "all" else args.state, "kind": args.kind}
-    with connected(args) as client:
-        page = listing(client, "conflicts", limit=args.limit, cursor=args.cursor, query=query)
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        say_conflicts(typed(page.items, list[Conflict]))
-        say(*filter(None, [more(page, "interlock conflicts", args, {**query, "state": args.state})]))
-    else:
-        say("nothing collided; `interlock conflicts --state all` shows what was settled")
-    return Exit.DONE
+    return answer_list(
+        args,
+        "conflicts",
+        kind=Conflict,
+        tell=say_conflicts,
+        command="interlock conflicts",
+        nothing="nothing collided; `interlock conflicts --state all` shows what was settled",
+        query=query,
+        options={**query, "state": args.state},
+    )
 
 
 def run_show(args: Namespace) -> int:
     """Show one conflict."""
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say_json
-    from interlock.cli.shared_page import say_conflict
+    from interlock.cli.connection import answer_call
     from interlock.wire.shared import Conflict
 
-    with connected(args) as client:
-        found = client.call("GET", "conflicts", args.id)
-    if wants_json(args):
-        say_json(found)
-    else:
-        say_conflict(typed(found, Conflict))
-    return Exit.DONE
+    return answer_call(args, "GET", "conflicts", args.id, kind=Conflict, tell=say_conflict)
 
 
 def run_resolve(args: Namespace) -> int:
     """Settle one conflict."""
-    from interlock.cli.connection import connected
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer, connected
+
+    def tell(conflict: Conflict) -> None:
+        done = ", ".join(step.replace("_", " ") for step in conflict.carried_out)
+        say(f"{conflict.id} is resolved: {args.resolution}" + (f"; carried out: {done}" if done else ""))
 
     with connected(args) as client:
         conflict = client.resolve_conflict(args.id, args.resolution, note=args.note)
-    if wants_json(args):
-        say_json(conflict)
-    else:
-        done = ", ".join(step.replace("_", " ") for step in conflict.carried_out)
-        say(f"{conflict.id} is resolved: {args.resolution}" + (f"; carried out: {done}" if done else ""))
-    return Exit.DONE
+    return answer(args, conflict, tell)
 
 
 def run_patterns(args: Namespace) -> int:
     """Show what keeps colliding."""
-    from interlock.cli.connection import connected
-    from interlock.cli.output import say, say_json
-    from interlock.cli.shared_page import say_patterns
+    from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
         patterns = client.conflict_patterns(last=args.last)
-    if wants_json(args):
-        say_json(patterns)
-    elif patterns.items:
-        say_patterns(patterns.items)
-    else:
-        say("nothing collided so far")
-    return Exit.DONE
-
-
-def _ends(parser: ArgumentParser, run: object) -> None:
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run)
+    return answer(args, patterns, lambda patterns: say_patterns(patterns.items))
 
 
 def declare_targets() -> Parser:
@@ -135,10 +124,7 @@ def declare_targets() -> Parser:
     )
     parser.add_argument("--prefix", metavar="KEY", help="only keys that begin with it")
     paging(parser)
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_targets)
-    return parser
+    return finished(parser, run_targets)
 
 
 def declare_target() -> Parser:
@@ -149,43 +135,147 @@ def declare_target() -> Parser:
         examples=("interlock target repo:billing/invoice.py",),
     )
     parser.add_argument("key", metavar="KEY", help="the target's key")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_target)
-    return parser
+    return finished(parser, run_target)
 
 
 def run_targets(args: Namespace) -> int:
     """List targets."""
-    from interlock.cli.connection import connected, listing, more, typed
-    from interlock.cli.output import say, say_json
-    from interlock.cli.shared_page import say_targets
+    from interlock.cli.connection import answer_list
     from interlock.wire.shared import Touched
 
-    with connected(args) as client:
-        query = {"prefix": args.prefix}
-        page = listing(client, "targets", limit=args.limit, cursor=args.cursor, query=query)
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        say_targets(typed(page.items, list[Touched]))
-        say(*filter(None, [more(page, "interlock targets", args, query)]))
-    else:
-        say("no targets; report a change with `interlock touch FILE`")
-    return Exit.DONE
+    return answer_list(
+        args,
+        "targets",
+        kind=Touched,
+        tell=say_targets,
+        command="interlock targets",
+        nothing="no targets; report a change with `interlock touch FILE`",
+        query={"prefix": args.prefix},
+    )
 
 
 def run_target(args: Namespace) -> int:
     """Show one target."""
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say_json
-    from interlock.cli.shared_page import say_target
+    from interlock.cli.connection import answer_call
     from interlock.wire.shared import TargetState
 
-    with connected(args) as client:
-        found = client.call("GET", "targets", args.key)
-    if wants_json(args):
-        say_json(found)
+    return answer_call(args, "GET", "targets", args.key, kind=TargetState, tell=say_target)
+
+
+def say_targets(targets: Sequence[Touched]) -> None:
+    """A table of targets."""
+    (
+        Table(targets)
+        .column("KEY", lambda target: target.key, flexible=True)
+        .column("VERSION", lambda target: target.version, flexible=True)
+        .column("TOUCHED", lambda target: when(target.touched_at))
+        .column("BY", lambda target: target.touched_by or "-", flexible=True)
+        .column("CONFLICT", lambda target: target.conflict_id or "-", optional=True)
+        .say()
+    )
+
+
+def say_target(target: TargetState) -> None:
+    """Everything about one target."""
+    say(painted(safe(target.key), "bold"), "")
+    say_fields(
+        [
+            ("version", safe(target.version or "not reported yet")),
+            (
+                "touched",
+                f"{when(target.touched_at)} by {safe(target.touched_by)}" if target.touched_by else "",
+            ),
+        ]
+    )
+    for owner in target.owners:
+        purpose = f" for {safe(owner.purpose)}" if owner.purpose else ""
+        until = f"until {when(owner.expires_at)}"
+        say(f"held by {safe(owner.principal)}{purpose}, {owner.state}, {until} ({safe(owner.resource)})")
+    _say_waiting("waits for people", target.pending_approvals)
+    _say_waiting("waits to run", target.pending_jobs)
+    if target.touches:
+        say("", painted("last changes", "dim"))
+    for touch in target.touches:
+        summary = f": {safe(touch.summary)}" if touch.summary else ""
+        say(f"  {safe(touch.version)}  {safe(touch.actor)}, {when(touch.at)}{summary}")
+    for conflict in target.conflicts:
+        say("", f"! {conflict.kind} {conflict.id}: {safe(conflict.safest_next_step)}")
+
+
+def say_conflicts(conflicts: Sequence[Conflict]) -> None:
+    """A table of conflicts."""
+
+    def actors(conflict: Conflict) -> str:
+        return ", ".join(dict.fromkeys(safe(side.actor) for side in conflict.competing))
+
+    (
+        Table(conflicts)
+        .column("ID", lambda conflict: conflict.id)
+        .column("STATE", _state)
+        .column("KIND", lambda conflict: conflict.kind)
+        .column("TARGET", lambda conflict: conflict.target, flexible=True)
+        .column("WHO", actors, flexible=True, optional=True)
+        .column("TIMES", lambda conflict: str(conflict.count))
+        .column("LAST SEEN", lambda conflict: when(conflict.last_seen_at))
+        .say()
+    )
+
+
+def say_conflict(conflict: Conflict) -> None:
+    """Everything about one conflict, and how to settle it."""
+    affected = conflict.affected
+    say_fields(
+        [
+            ("conflict", conflict.id),
+            ("kind", conflict.kind),
+            ("state", _state(conflict)),
+            ("target", safe(conflict.target)),
+            ("affects", ", ".join(filter(None, _affected(affected)))),
+            ("happened", f"{counted(conflict.count, 'time')}, last {when(conflict.last_seen_at)}"),
+        ]
+    )
+    say("", painted("who collided", "dim"))
+    for side in conflict.competing:
+        version = f" (version {safe(side.version)})" if side.version else ""
+        say(f"  {safe(side.actor)}, {when(side.at)}: {safe(side.what)}{version}")
+    say("", f"safest now: {safe(conflict.safest_next_step)}", f"next time:  {safe(conflict.prevention)}")
+    if conflict.state == "open":
+        best = conflict.safest_resolution or "keep_first|keep_second|merge|retry|discard"
+        say("", f"  interlock conflict resolve {conflict.id} {best} --note '…'")
+        say(*(f"  {word}: {', '.join(steps)}" for word, steps in conflict.would_carry_out.items() if steps))
     else:
-        say_target(typed(found, TargetState))
-    return Exit.DONE
+        say(
+            "",
+            f"resolved by {safe(conflict.resolved_by or '-')}: {conflict.resolution}; {safe(conflict.note)}",
+        )
+
+
+def say_patterns(patterns: Sequence[Pattern]) -> None:
+    """What keeps colliding, the most frequent first, each with the line that would prevent it."""
+    if not patterns:
+        say("nothing collided so far")
+    for pattern in patterns:
+        times = counted(pattern.count, "time")
+        say(
+            f"{times:>10}  {pattern.kind} over {safe(pattern.target_prefix)} ({pattern.open} open, "
+            f"last {when(pattern.last_seen_at)})",
+            f"            {safe(pattern.prevention)}",
+        )
+
+
+def _say_waiting(title: str, waiting: Sequence[Waiting]) -> None:
+    if waiting:
+        say("", painted(title, "dim"))
+    for job in waiting:
+        drifted = painted("  drafted for another version", "yellow") if job.drifted else ""
+        say(f"  {job.job_id}  {safe(job.topic)} by {safe(job.submitted_by or '-')}{drifted}")
+
+
+def _affected(affected: Affected) -> tuple[str | None, ...]:
+    """Everything that a conflict names; a server of an earlier version names the first of each."""
+    jobs, leases = affected.jobs or (affected.job,), affected.leases or (affected.lease,)
+    return (*jobs, affected.effect, *leases)
+
+
+def _state(conflict: Conflict) -> Cell:
+    return Cell(conflict.state, _STYLES.get(conflict.state, ""))

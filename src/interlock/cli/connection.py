@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 from argparse import Namespace
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from math import ceil
 from shlex import quote
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
 from interlock.cli.exits import Exit, Failed, exit_of
-from interlock.cli.next_steps import in_shell
 from interlock.cli.options import LIMIT_DEFAULT, Untold, given, makes_store, wants_json
-from interlock.cli.output import without_password
+from interlock.cli.output import say, say_json, warn, without_password
 from interlock.sdk.outcomes import (
     Ambiguous,
     Denied,
@@ -27,10 +26,13 @@ from interlock.sdk.outcomes import (
     converted,
 )
 from interlock.wire.pages import Page
+from interlock.wire.problem import with_next
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
     from interlock.sdk.retry import Retry, RetryPolicy
+    from interlock.service.settings import BadSetting
+    from interlock.wire.problem import NextStep
 
 T = TypeVar("T")
 
@@ -56,8 +58,6 @@ def translated(args: Namespace) -> Generator[None]:
     except (Failed, KeyboardInterrupt, BrokenPipeError):
         raise
     except Exception as error:
-        from interlock.cli.trouble import explained
-
         failed = explained(error)
         if failed is None:
             raise
@@ -88,12 +88,73 @@ def typed(value: object, kind: type[T]) -> T:
         raise Failed(f"the answer could not be read: {error}; {advice}", name="unexpected_answer") from None
 
 
+def answer(args: Namespace, found: T, tell: Callable[[T], object]) -> int:
+    """Print what a call returned: as JSON for a program, as `tell` words it for a person."""
+    if wants_json(args):
+        say_json(found)
+    else:
+        tell(found)
+    return Exit.DONE
+
+
+def answer_call(
+    args: Namespace,
+    method: Literal["GET", "POST", "PUT", "DELETE"],
+    *segments: str,
+    kind: type[T],
+    tell: Callable[[T], object],
+    body: Any = None,
+) -> int:
+    """Make one call, and print its answer. `--json` prints every field, also those that this version does not know."""
+    with connected(args) as client:
+        found = client.call(method, *segments, body=body)
+    return answer(args, found, lambda found: tell(typed(found, kind)))
+
+
+def answer_list(
+    args: Namespace,
+    *segments: str,
+    kind: type[T],
+    tell: Callable[[Sequence[T]], object],
+    command: str,
+    nothing: str,
+    query: Mapping[str, str | None] | None = None,
+    options: Mapping[str, str | None] | None = None,
+) -> int:
+    """Read a list and print it as `answer_page` does. `options` are the filters of `query` as `command` takes them."""
+    query = query or {}
+    with connected(args) as client:
+        page = listing(client, *segments, limit=args.limit, cursor=args.cursor, query=query)
+    following = more(page, command, args, query if options is None else options)
+    return answer_page(args, page, kind=kind, tell=tell, nothing=nothing, following=following)
+
+
+def answer_page(
+    args: Namespace,
+    page: Page[Any],
+    *,
+    kind: type[T],
+    tell: Callable[[Sequence[T]], object],
+    nothing: str,
+    following: str = "",
+) -> int:
+    """Print a page as JSON or as a table with the command for the next one; `nothing` says that it is empty."""
+    if wants_json(args):
+        say_json(page)
+    elif page.items:
+        tell([typed(item, kind) for item in page.items])
+        say(*filter(None, [following]))
+    else:
+        say(nothing)
+    return Exit.DONE
+
+
 def more(
     page: Page[Any], command: str, args: Namespace, query: Mapping[str, str | None] | None = None
 ) -> str:
     """The line under a listing that goes on, with the same filters, as many and from the same place; or nothing.
 
-    Whoever copies it into a letter gives no secret away: neither the key nor a password is in it.
+    It contains neither the key nor a password, so it may be copied into a message.
     """
     if not page.next_cursor:
         return ""
@@ -118,7 +179,7 @@ def _client(args: Namespace) -> Interlock:
             retry=_patience(args.patience),
             on_retry=None if wants_json(args) else _tell_retry,
             make_store=makes_store(args),
-            on_wait=_tell_wait,
+            on_wait=warn,
         )
     except InvalidRequest as refused:
         raise Failed(str(refused), Exit.USAGE, name=refused.code) from refused
@@ -126,16 +187,10 @@ def _client(args: Namespace) -> Interlock:
     return client
 
 
-def _tell_wait(line: str) -> None:
-    from interlock.cli.output import warn
-
-    warn(line)
-
-
 def _patience(patience_seconds: int) -> RetryPolicy:
-    """How long to try. A quota that is full and a thing that is held are waited for only by whoever says so.
+    """How long to try. A full quota or a held resource is waited for only if the caller passed `--patience`.
 
-    Whoever says how long means it: only time ends it then, and not what keeps a program with many calls polite.
+    With `--patience` only time ends the retries: no retry budget and no circuit breaker does.
     """
     from interlock.sdk.retry import (
         BUSY,
@@ -169,8 +224,6 @@ def _patience(patience_seconds: int) -> RetryPolicy:
 
 def _tell_retry(retry: Retry) -> None:
     """Say once why a call takes a while; how it ended in the end is told by the command."""
-    from interlock.cli.output import warn
-
     if retry.attempt == 1:
         warn(f"{retry.problem.detail or retry.problem.code}; trying again")
 
@@ -230,3 +283,105 @@ def _fault(fault: Fault) -> str:
 def _url(args: Namespace) -> str | None:
     """The server that was asked, if one was."""
     return given(args, "url") or (None if given(args, "store") else os.environ.get("INTERLOCK_URL"))
+
+
+def explained(error: Exception) -> Failed | None:
+    """How a command ends that met this error; None for an unexpected one."""
+
+    from interlock.kernel.refusal import Fault, LockBusy, Refusal
+    from interlock.kernel.storage import LockTimeout, NotAStore, SchemaTooNew, StoreDown, StoreMissing
+    from interlock.service.settings import BadSetting
+
+    match error:
+        case BadSetting():
+            return bad_setting(error)
+        case SchemaTooNew():
+            return Failed(str(error), name="schema_too_new")
+        case StoreMissing():
+            return Failed(str(error), name="no_store")
+        case NotAStore():
+            return Failed(str(error), name="not_a_store")
+        case StoreDown():
+            return _as_problem(error, str(error), Exit.UNAVAILABLE, "store_unavailable")
+        case LockBusy() | LockTimeout():
+            return _as_problem(error, str(error), Exit.BUSY, "lock_busy")
+        case Refusal() | Fault():
+            code = Exit.ERROR if isinstance(error, Refusal) else Exit.UNAVAILABLE
+            return _as_problem(error, error.detail, code, "internal_error")
+        case ValueError() if "store URL" in str(error) or "driver is not installed" in str(error):
+            return Failed(str(error), Exit.USAGE, name="bad_store_url")
+        case OSError():
+            detail = f"the store could not be opened: {error}"
+            return _as_problem(error, detail, Exit.UNAVAILABLE, "store_unavailable")
+        case _:
+            return None
+
+
+def bad_setting(error: BadSetting) -> Failed:
+    """How a command ends that was given a setting that cannot be used."""
+    wrong = str(error)
+    see = "See" if wrong.endswith("?") else "see"
+    return Failed(
+        f"{wrong}{' ' if see == 'See' else '; '}{see} `interlock serve --help`",
+        Exit.USAGE,
+        name="bad_setting",
+    )
+
+
+def _as_problem(error: Exception, detail: str, code: Exit, otherwise: str) -> Failed:
+    """The same problem that a server would answer with; what none knows is the one called `otherwise`."""
+    from interlock.api.problem import problem
+    from interlock.api.problems import translator
+    from interlock.wire.codes import CODES
+
+    known = translator(CODES["lock_busy"].status)(error) or problem(otherwise, detail)
+    return Failed(in_shell(detail, known.next), code, problem={**known.document(), "detail": detail})
+
+
+COMMANDS: Mapping[str, str] = {
+    "acquire_lease": "lease acquire {resource} --wait {wait_seconds}s",
+    "add_signer": "signer add {public_key}",
+    "cancel_job": "cancel {job_id}",
+    "cancel_run": "runs cancel {run_id}",
+    "evaluate_policy": "policy evaluate {topic}",
+    "get_approval": "approval {job_id}",
+    "get_conflict": "conflict show {conflict_id}",
+    "get_effect": "effect show {action_id}",
+    "get_grant": "grants {grant_id}",
+    "get_job": "job {job_id}",
+    "get_lease": "lease show {lease_id}",
+    "get_run": "workflow run {run_id}",
+    "issue_grant": "grant {task}",
+    "job_history": "job {job_id} --history",
+    "put_policy": "policy apply FILE",
+    "refresh_approval": "refresh {job_id}",
+    "reject_job": "reject {job_id} --reason TEXT",
+    "resolve_effect": "effect resolve {action_id} committed|not_committed --evidence TEXT",
+    "revoke_api_key": "key revoke {key_id}",
+    "start_run": "runs start {workflow} --wait {wait_seconds}s",
+    "submit_job": "submit {topic} --payload {payload}",
+}
+# Where the same operation is asked for differently: what else it needs decides.
+NEEDING: Mapping[tuple[str, tuple[str, ...]], str] = {
+    ("issue_grant", ("signature",)): "grant {task} --sign-with KEYFILE",
+}
+
+
+def in_shell(sentence: str, step: NextStep | None) -> str:
+    """The sentence with the next step as a command; as its route, if a newer service names one without a command."""
+    if step is None:
+        return sentence
+    words = NEEDING.get((step.operation, step.needs)) or COMMANDS.get(step.operation)
+    if words is None:
+        return with_next(sentence, step.route)
+    return with_next(sentence, f"`interlock {words.format_map(_Values(step.arguments))}`")
+
+
+class _Values(dict[str, str]):
+    """Arguments as a shell takes them; one that only the caller knows is its name in capitals."""
+
+    def __init__(self, arguments: Mapping[str, object]) -> None:
+        super().__init__({name: quote(str(value)) for name, value in arguments.items()})
+
+    def __missing__(self, name: str) -> str:
+        return name.upper()

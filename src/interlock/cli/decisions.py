@@ -6,7 +6,8 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit, exit_of_state
-from interlock.cli.options import Parser, as_json, connecting, wants_json
+from interlock.cli.options import Parser, Run, finished, wants_json
+from interlock.cli.output import exactly, say
 from interlock.cli.values import json_value
 
 if TYPE_CHECKING:
@@ -19,22 +20,22 @@ def declare_approve() -> Parser:
     """The options of `interlock approve`."""
     parser = Parser(
         "interlock approve",
-        description="Say yes to one request, exactly as it is shown in the line that this prints.\n"
-        "With --job-hash, only to exactly what you looked at before; once it was edited, that is needed.",
+        description="Approve one request, exactly as it is shown in the line that this prints.\n"
+        "With --job-hash, only the version with this hash; after an edit the hash is required.",
         examples=("interlock approve job_… --job-hash sha256:… --reason 'matches the invoice'",),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
     parser.add_argument("--reason", help="why; the submitter sees it")
     parser.add_argument("--note", help="a note for other reviewers")
     binding(parser)
-    return _finished(parser, run_approve)
+    return finished(parser, run_approve)
 
 
 def declare_reject() -> Parser:
     """The options of `interlock reject`."""
     parser = Parser(
         "interlock reject",
-        description="Say no to one request. One no is enough.",
+        description="Reject one request. One rejection is enough.",
         examples=("interlock reject job_… --reason 'the amount is wrong' --code wrong_amount",),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
@@ -42,19 +43,19 @@ def declare_reject() -> Parser:
     parser.add_argument("--note", help="a note for other reviewers")
     parser.add_argument("--code", metavar="WORD", help="a word for programs, such as wrong_amount")
     binding(parser)
-    return _finished(parser, run_reject)
+    return finished(parser, run_reject)
 
 
 def declare_refresh() -> Parser:
     """The options of `interlock refresh`."""
     parser = Parser(
         "interlock refresh",
-        description="Put a request back on the policy now in force. Votes are cleared;\n"
-        "the policy may release it, deny it, or ask people anew.",
+        description="Evaluate a request again under the policy in force. Its votes are cleared;\n"
+        "the policy may allow it, deny it, or ask people again.",
         examples=("interlock refresh job_…",),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
-    return _finished(parser, run_refresh)
+    return finished(parser, run_refresh)
 
 
 def declare_edit() -> Parser:
@@ -70,27 +71,27 @@ def declare_edit() -> Parser:
         "--payload", type=json_value, required=True, metavar="JSON|@FILE|-", help="the new one"
     )
     parser.add_argument("--reason", required=True, help="why; it is kept with the old version")
-    return _finished(parser, run_edit)
+    return finished(parser, run_edit)
 
 
 def declare_withdraw() -> Parser:
     """The options of `interlock withdraw`."""
     parser = Parser(
         "interlock withdraw",
-        description="Take your own yes back: while the request waits, or within the grace after it was approved.\n"
-        "It then waits for people again, with the votes that remain.",
+        description="Withdraw your own approval: while the request is pending, or within the grace period after\n"
+        "it was approved. The request is then pending again, with the votes that remain.",
         examples=("interlock withdraw job_… --reason 'the wrong invoice'",),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
     parser.add_argument("--reason", required=True, help="why; it is kept in the audit")
-    return _finished(parser, run_withdraw)
+    return finished(parser, run_withdraw)
 
 
 def declare_comment() -> Parser:
     """The options of `interlock comment`."""
     parser = Parser(
         "interlock comment",
-        description="Say something about a request. Whoever submitted it answers a question so, too.",
+        description="Comment on a request. Its submitter answers questions with comments, too.",
         examples=("interlock comment job_… 'the invoice is in the mail of Monday'",),
     )
     return _saying(parser, run_comment)
@@ -100,15 +101,15 @@ def declare_ask() -> Parser:
     """The options of `interlock ask`."""
     parser = Parser(
         "interlock ask",
-        description="Ask whoever submitted a request something. It goes on waiting; the question is shown as open\n"
-        "until they comment, or the request is edited.",
+        description="Ask the submitter of a request a question. The request stays pending, and the question is open\n"
+        "until the submitter comments or the request is edited.",
         examples=("interlock ask job_… 'is this the second payment to them this week?'",),
     )
     return _saying(parser, run_ask)
 
 
 def run_approve(args: Namespace) -> int:
-    """Vote yes."""
+    """Approve."""
     from interlock.cli.connection import connected
 
     with connected(args) as client:
@@ -118,7 +119,7 @@ def run_approve(args: Namespace) -> int:
 
 
 def run_reject(args: Namespace) -> int:
-    """Vote no."""
+    """Reject."""
     from interlock.cli.connection import connected
 
     with connected(args) as client:
@@ -144,7 +145,7 @@ def run_edit(args: Namespace) -> int:
 
 
 def run_withdraw(args: Namespace) -> int:
-    """Take a yes back."""
+    """Withdraw an approval."""
     from interlock.cli.connection import connected
 
     with connected(args) as client:
@@ -169,8 +170,6 @@ def run_ask(args: Namespace) -> int:
 
 def review_text(job_id: str, review: Review) -> str:
     """What a vote came to, in a sentence."""
-    from interlock.cli.output import exactly
-
     by = f" by {review.decided_by}" if review.decided_by else ""
     match review.outcome:
         case "approved":
@@ -179,14 +178,12 @@ def review_text(job_id: str, review: Review) -> str:
                 return f"{job_id} is approved; it may run from {exactly(review.grace_until)} on; {undo}"
             return f"{job_id} is approved; it may run"
         case "withdrawn":
-            return (
-                f"your yes to {job_id} is taken back ({review.votes} of {review.quorum}); it waits for people"
-            )
+            return f"your approval of {job_id} is withdrawn ({review.votes} of {review.quorum}); it is pending again"
         case "rejected":
             return f"{job_id} is rejected; it will not run"
         case "vote_recorded":
             missing = (review.quorum or 1) - (review.votes or 0)
-            return f"your yes is counted ({review.votes} of {review.quorum}); {missing} more needed"
+            return f"your approval is counted ({review.votes} of {review.quorum}); {missing} more needed"
         case "already_approved":
             return f"{job_id} was approved before{by}; nothing changed"
         case "already_rejected":
@@ -198,11 +195,10 @@ def review_text(job_id: str, review: Review) -> str:
 def shown_hash(client: Interlock, args: Namespace, job_id: str, doing: str) -> str | None:
     """Say in a line what is decided on, and return its hash: the decision is about that and nothing else.
 
-    None for a yes to what was edited, or whose rule wants to know the version: who looked at it before may have seen
+    None for an approval of what was edited, or whose rule requires the hash: a reviewer who looked before may have seen
     another one, so the service asks which.
     """
     from interlock.cli.approvals import is_to_be_named, summary
-    from interlock.cli.output import say
 
     job = client.job(job_id)
     if not wants_json(args):
@@ -221,48 +217,28 @@ def binding(parser: Parser) -> None:
     )
 
 
-def _saying(parser: Parser, run: object) -> Parser:
+def _saying(parser: Parser, run: Run) -> Parser:
     parser.add_argument("id", metavar="ID", help="the job's id")
     parser.add_argument("text", metavar="TEXT", help="what to say, at most 4,096 bytes")
-    return _finished(parser, run)
+    return finished(parser, run)
 
 
 def _commented(args: Namespace, comment: Comment, done: str) -> int:
-    from msgspec import to_builtins
+    from interlock.cli.connection import answer
 
-    from interlock.cli.output import say, say_json
-
-    if wants_json(args):
-        say_json(to_builtins(comment))
-    else:
-        say(f"{done}; see it with: interlock approval {args.id}")
-    return Exit.DONE
-
-
-def _finished(parser: Parser, run: object) -> Parser:
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run)
-    return parser
+    return answer(args, comment, lambda _: say(f"{done}; see it with: interlock approval {args.id}"))
 
 
 def _reviewed(args: Namespace, review: Review) -> int:
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer
 
-    if wants_json(args):
-        say_json(review)
-    else:
-        say(review_text(args.id, review))
-    return Exit.DONE
+    return answer(args, review, lambda review: say(review_text(args.id, review)))
 
 
 def _asked_anew(args: Namespace, job: Job) -> int:
+    from interlock.cli.connection import answer
     from interlock.cli.job_page import say_submitted
-    from interlock.cli.output import say_json
 
-    if wants_json(args):
-        say_json(job)
-    else:
-        say_submitted(job)
+    answer(args, job, say_submitted)
     outcome = exit_of_state(job.state)
     return Exit.DONE if outcome is Exit.WAITING else outcome  # asking anew is what was to be done

@@ -6,15 +6,24 @@ With `--after-restore` or `--repair-clock` it makes the repairs that only an ope
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import msgspec
+
+from interlock.cli.approvals import too_few_people, way_to_more_people
+from interlock.cli.connection import connected, listing, typed
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, given, wants_json
+from interlock.cli.options import Parser, finished, given, wants_json
+from interlock.cli.output import counted, exactly, painted, safe, say, say_json, when
+from interlock.sdk.outcomes import Conflict, Forbidden, NotFound, UnexpectedAnswer
+from interlock.wire.jobs import Approval, Job
+from interlock.wire.policy import Policy
 
 if TYPE_CHECKING:
-    from interlock.cli.examination import Finding
     from interlock.kernel.store_state import Repaired
-
+    from interlock.sdk.client import Interlock
 
 _EXPLAINED = """\
 The store's clock is {ahead} ahead of this machine's. Time in a store never goes back by itself.
@@ -39,7 +48,6 @@ def run_upkeep(args: Namespace) -> int:
 
 def _after_restore(args: Namespace) -> int:
     from interlock.cli.init import on_store
-    from interlock.cli.output import say, say_json
     from interlock.service.operator import raise_fences
 
     state = on_store(args, lambda service: raise_fences(service, "interlock doctor --after-restore"))
@@ -55,7 +63,6 @@ def _after_restore(args: Namespace) -> int:
 
 def _repair_clock(args: Namespace) -> int:
     from interlock.cli.init import on_store
-    from interlock.cli.output import say, say_json
     from interlock.service.operator import NothingToRepair, repair_clock
 
     try:
@@ -81,10 +88,6 @@ def _facts(found: Repaired | None, *, is_done: bool) -> dict[str, Any]:
 
 
 def _explanation(found: Repaired) -> str:
-    from datetime import UTC, datetime
-
-    from interlock.cli.output import counted, exactly
-
     return _EXPLAINED.format(
         ahead=found.ahead,
         wall=exactly(datetime.now(UTC)),
@@ -100,8 +103,8 @@ def declare_doctor() -> Parser:
     """The options of `interlock doctor`."""
     parser = Parser(
         "interlock doctor",
-        description="Look for trouble: an unreachable store, no policy, requests that nobody can decide,\n"
-        "jobs that nobody takes. Exit code 1 if something is wrong.",
+        description="Look for problems: an unreachable store, no policy, requests that too few people can decide,\n"
+        "jobs that no worker takes. Exit code 1 if a problem is found.",
         examples=(
             "interlock doctor",
             "interlock doctor --url http://127.0.0.1:8700 --json",
@@ -121,10 +124,7 @@ def declare_doctor() -> Parser:
         help="a SQLite store's clock is ahead of this machine's: say what setting it back would do; --yes does it",
     )
     parser.add_argument("--yes", action="store_true", help="do what --repair-clock says")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_doctor)
-    return parser
+    return finished(parser, run_doctor)
 
 
 def run_doctor(args: Namespace) -> int:
@@ -146,9 +146,6 @@ def run_doctor(args: Namespace) -> int:
 
 def _findings(args: Namespace) -> tuple[list[Finding], Exit]:
     """What was found, and how the command ends: 6 if nothing could be examined."""
-    from interlock.cli.connection import connected
-    from interlock.cli.examination import Finding, examine
-
     try:
         with connected(args) as client:
             findings = list(examine(client))
@@ -161,8 +158,6 @@ def _findings(args: Namespace) -> tuple[list[Finding], Exit]:
 
 
 def _say(findings: list[Finding]) -> None:
-    from interlock.cli.output import exactly, painted, say, when
-
     width = max(len(finding.about) for finding in findings)
     for finding in findings:
         mark, style = _MARKS[finding.level]
@@ -171,4 +166,271 @@ def _say(findings: list[Finding]) -> None:
         if finding.next_step:
             say(f"  {'':<{width}}  {painted('→', 'dim')} {finding.next_step}")
     wrong = sum(finding.level == "wrong" for finding in findings)
-    say("", painted(f"{wrong} wrong", "red") if wrong else painted("nothing is wrong", "green"))
+    say(
+        "",
+        painted(f"{counted(wrong, 'problem')} found", "red")
+        if wrong
+        else painted("no problems found", "green"),
+    )
+
+
+T = TypeVar("T")
+
+EXAMINED_MAX = 1000
+WAITS_LONG = timedelta(hours=1)
+CLOSED_LATE = timedelta(minutes=1)
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing found: `ok`, a `note` worth reading, or `wrong`."""
+
+    level: Literal["ok", "note", "wrong"]
+    about: str
+    text: str
+    since: datetime | None = None
+    next_step: str = ""
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A principal, as far as the questions go."""
+
+    name: str
+    kind: str
+    roles: tuple[str, ...]
+    owner: str | None = None
+    keys_live: int = 0
+    created_at: datetime | None = None
+
+
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read; `people_able` by job, `members` None for a caller who may not see them."""
+
+    now: datetime
+    policy: Policy
+    waiting: tuple[Job, ...]
+    people_able: Mapping[str, int | None]
+    expired: tuple[Job, ...]
+    released: tuple[Job, ...]
+    members: tuple[Member, ...] | None
+
+
+def examine(client: Interlock) -> Iterator[Finding]:
+    """Every finding, one question after the other. Raises if the service is out of reach."""
+    from interlock.cli import checks
+
+    client.health()
+    yield Finding(level="ok", about="store", text="it answers, and its schema is one that this version knows")
+    yield from checks.examine_store(client)
+    seen = _read(client)
+    for question in QUESTIONS:
+        yield from question(seen)
+    yield from checks.examine_work(client)
+    yield from checks.examine_runs(client)
+    yield from checks.examine_grants(client)
+    yield from checks.examine_relays(client)
+    yield from checks.examine_records(client)
+
+
+def policy_in_force(seen: Examined) -> Iterator[Finding]:
+    """Is there a policy, and does it enforce?"""
+    policy = seen.policy
+    if policy.activated_at is None:
+        yield Finding(
+            level="wrong",
+            about="policy",
+            text="none is in force, so everything is denied",
+            next_step="interlock policy apply FILE",
+        )
+    elif isinstance(policy.document, dict) and policy.document.get("mode") == "observe":  # pyright: ignore[reportUnknownMemberType]
+        yield Finding(
+            level="note",
+            about="policy",
+            text=f"{policy.snapshot} only observes: nothing is enforced",
+            since=policy.activated_at,
+            next_step="interlock policy observed shows what it would stop; `mode: enforce` enforces it",
+        )
+    else:
+        yield Finding(
+            level="ok", about="policy", text=f"{policy.snapshot} is enforced", since=policy.activated_at
+        )
+
+
+def waiting_approvals(seen: Examined) -> Iterator[Finding]:
+    """How many requests wait for people, and since when?"""
+    if not seen.waiting:
+        yield Finding(level="ok", about="approvals", text="nothing waits for a decision")
+        return
+    oldest = min(_asked_at(job) or seen.now for job in seen.waiting)
+    yield Finding(
+        level="note" if seen.now - oldest > WAITS_LONG else "ok",
+        about="approvals",
+        text=f"{counted(len(seen.waiting), 'request')} waiting for a decision, the oldest",
+        since=oldest,
+        next_step="interlock approvals",
+    )
+
+
+def overdue_approvals(seen: Examined) -> Iterator[Finding]:
+    """Is anything past its end that no sweep has closed? What was closed was changed after its end."""
+    late = [
+        approval.expires_at
+        for job in seen.expired
+        if (approval := job.approval) and approval.expires_at and job.updated_at
+        if job.updated_at < approval.expires_at < seen.now - CLOSED_LATE
+    ]
+    if late:
+        yield Finding(
+            level="note",
+            about="sweeps",
+            text=f"{counted(len(late), 'request')} past the end and not closed yet (it counts as expired)",
+            since=min(late),
+            next_step="keep one `interlock serve` running; it closes them within seconds",
+        )
+
+
+def drifted_approvals(seen: Examined) -> Iterator[Finding]:
+    """Which requests cannot be approved because the policy moved on?"""
+    drifted = [
+        job
+        for job, approval in _asked(seen)
+        if approval.binding == "strict" and approval.policy_snapshot != seen.policy.snapshot
+    ]
+    if drifted:
+        yield Finding(
+            level="wrong",
+            about="drift",
+            text=f"{counted(len(drifted), 'request')} asked under an earlier policy cannot be approved",
+            since=seen.policy.activated_at,
+            next_step=_each("interlock refresh", drifted),
+        )
+
+
+def undecidable_approvals(seen: Examined) -> Iterator[Finding]:
+    """Which requests need more people than there are? Those that want the same of people are told together."""
+    alike: dict[tuple[str, str], list[tuple[Job, Approval]]] = {}
+    for job, approval in _asked(seen):
+        if why := too_few_people(approval, seen.people_able.get(job.id)):
+            alike.setdefault((why, way_to_more_people(approval)), []).append((job, approval))
+    for (why, next_step), asked in alike.items():
+        oldest, approval = asked[-1]
+        others = f" (and {len(asked) - 1} more like it)" if len(asked) > 1 else ""
+        yield Finding(
+            level="wrong",
+            about="people",
+            text=f"{oldest.id} {why}{others}",
+            since=approval.requested_at,
+            next_step=next_step,
+        )
+
+
+def stuck_jobs(seen: Examined) -> Iterator[Finding]:
+    """Which released jobs does no worker take?"""
+    offered = [job for job in seen.released if job.executor != "caller"]  # the others wait for their callers
+    stuck = [job for job in offered if job.updated_at and seen.now - job.updated_at > WAITS_LONG]
+    if stuck:
+        yield Finding(
+            level="note",
+            about="jobs",
+            text=f"{counted(len(stuck), 'released job')} not taken for more than an hour, the first",
+            since=min(job.updated_at for job in stuck if job.updated_at),
+            next_step="look at what should run them, or withdraw them: interlock jobs --state PENDING",
+        )
+    else:
+        yield Finding(
+            level="ok", about="jobs", text=f"{counted(len(seen.released), 'job')} released, none stuck"
+        )
+
+
+def keys_and_owners(seen: Examined) -> Iterator[Finding]:
+    """Does an admin have a key, and is the owner of each agent known?"""
+    if seen.members is None:
+        yield Finding(level="note", about="keys", text="not examined", next_step="pass an admin's key")
+        return
+    holders = [member for member in seen.members if member.keys_live]
+    if not any("admin" in member.roles for member in holders):
+        yield Finding(
+            level="note",
+            about="keys",
+            text="no key has the role admin; only a person who can open the store can change keys or policy",
+            next_step="interlock key create NAME --kind person --roles admin,review",
+        )
+    yield from _agents_without_owner(holders, seen.members)
+    yield Finding(level="ok", about="keys", text=f"{counted(len(holders), 'principal')} with a live key")
+
+
+def _agents_without_owner(holders: Sequence[Member], known: Sequence[Member]) -> Iterator[Finding]:
+    """An unknown owner may be a typing error. Then the real owner is not kept from approving."""
+    names = {member.name for member in known}
+    is_whole = len(known) < EXAMINED_MAX
+    for member in holders:
+        if member.kind != "agent" or "submit" not in member.roles:
+            continue
+        if member.owner is None:
+            why = "has no owner, so the person who runs it may approve its requests"
+        elif is_whole and member.owner not in names:
+            slip = "if that is misspelt, its real owner may approve its requests"
+            why = f"is owned by {safe(member.owner)}, who is unknown here; {slip}"
+        else:
+            continue
+        yield Finding(
+            level="note",
+            about="keys",
+            text=f"agent {safe(member.name)} {why}",
+            since=member.created_at,
+            next_step=f"interlock key create {safe(member.name)} --kind agent --roles … --owner NAME",
+        )
+
+
+QUESTIONS: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
+    policy_in_force,
+    waiting_approvals,
+    overdue_approvals,
+    drifted_approvals,
+    undecidable_approvals,
+    stuck_jobs,
+    keys_and_owners,
+)
+
+
+def _read(client: Interlock) -> Examined:
+    try:
+        members = _items(client, Member, "principals")
+    except Forbidden:
+        members = None
+    waiting = _items(client, Job, "approvals", state="pending")
+    return Examined(
+        now=datetime.now(UTC),
+        policy=client.policy_get(),
+        waiting=waiting,
+        people_able={job.id: _people_able(client, job.id) for job in waiting},
+        expired=_items(client, Job, "approvals", state="expired"),
+        released=_items(client, Job, "jobs", state="PENDING"),
+        members=members,
+    )
+
+
+def _items(client: Interlock, kind: type[T], *segments: str, state: str | None = None) -> tuple[T, ...]:
+    query = {"state": state} if state else {}
+    page = listing(client, *segments, limit=EXAMINED_MAX, cursor=None, query=query)
+    return tuple(typed(item, kind) for item in page.items)
+
+
+def _people_able(client: Interlock, job_id: str) -> int | None:
+    """How many may decide it; None if it was decided since, or cannot be read, which other questions find."""
+    try:
+        return client.approval(job_id).people_able
+    except (Conflict, NotFound, UnexpectedAnswer):
+        return None
+
+
+def _asked(seen: Examined) -> Iterator[tuple[Job, Approval]]:
+    return ((job, job.approval) for job in seen.waiting if job.approval is not None)
+
+
+def _asked_at(job: Job) -> datetime | None:
+    return job.approval.requested_at if job.approval else None
+
+
+def _each(command: str, jobs: Sequence[Job]) -> str:
+    first = f"{command} {jobs[0].id}"
+    return first if len(jobs) == 1 else f"{first} (and {len(jobs) - 1} more: interlock approvals)"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, connecting, given, told, wants_json
-from interlock.cli.output import Cell, Column, painted, say, say_table
+from interlock.cli.output import Cell, Column, painted, say, say_json, say_table
 from interlock.cli.values import count_to, seconds
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _say_contestants(contestants: Sequence[Contestant]) -> None:
 
 
 def _line(values: Sequence[int], most: int) -> str:
-    """Numbers over time as one row of blocks, at most so many."""
+    """Numbers over time as one row of at most `_COLUMNS` blocks."""
     step = max(1, -(-len(values) // _COLUMNS))
     groups = [values[start : start + step] for start in range(0, len(values), step)]
     return "".join(_HEIGHTS[_height(max(group), most)] for group in groups)
@@ -120,9 +120,9 @@ def declare_drill() -> Parser:
     """The options of `interlock drill …`."""
     parser = Parser(
         "interlock drill",
-        description="Play trouble, and see whether it holds. Without --url or INTERLOCK_URL a drill starts a server\n"
-        "of its own on a temporary store. On a deployment it works with keys, jobs, runs and limits of its own,\n"
-        "never changes the policy, and takes back what it made. Exit code 1 if a claim did not hold.",
+        description="Rehearse a failure, and check that the deployment holds. Without --url or INTERLOCK_URL a drill\n"
+        "starts its own server on a temporary store. On a deployment it makes its own keys, jobs, runs and limits,\n"
+        "never changes the policy, and removes what it made. Exit code 1 if a claim did not hold.",
         examples=(
             "interlock drill approvals",
             "interlock drill admission --url http://127.0.0.1:8700 --api-key KEY --json",
@@ -192,7 +192,7 @@ def _on_deployment(parser: Parser) -> None:
 
 def run_approvals(args: Namespace) -> int:
     """Many people decide one request at once."""
-    from interlock.drills.approvals import drill_approvals
+    from interlock.drills.contention import drill_approvals
 
     return _play(
         args, lambda place: drill_approvals(place, people=args.people, topic=args.topic, env=args.env)
@@ -201,7 +201,7 @@ def run_approvals(args: Namespace) -> int:
 
 def run_admission(args: Namespace) -> int:
     """Crowds before a small limit."""
-    from interlock.drills.admission import drill_admission
+    from interlock.drills.contention import drill_admission
 
     return _play(args, lambda place: drill_admission(place, crowds=args.crowds, limit=args.limit))
 
@@ -249,7 +249,7 @@ def _deployment(args: Namespace) -> tuple[str, str] | None:
     if not url:
         return None
     with connected(args) as client:
-        # It will make keys of its own: whoever may not is told so now, as by every other command.
+        # The drill makes keys of its own. A caller who may not is refused now, as by every other command.
         client.call("GET", "principals", query={"limit": 1})
         return url, client.session.key or ""
 
@@ -266,8 +266,6 @@ def _unless_unfit(args: Namespace, playing: Coroutine[Any, Any, Report]) -> Repo
 
 
 def _told(args: Namespace, found: Report) -> int:
-
-    from interlock.cli.output import say_json
 
     if wants_json(args):
         say_json(found)

@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
+from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, Verb, as_json, connecting, holding, paging, told, wants_json
+from interlock.cli.options import (
+    Parser,
+    finished,
+    paging,
+    told,
+)
+from interlock.cli.output import (
+    Cell,
+    Table,
+    exactly,
+    one_line,
+    safe,
+    say,
+    say_fields,
+    when,
+)
 from interlock.cli.values import json_value, some_seconds
 
 if TYPE_CHECKING:
-    from interlock.wire.effects import BeginEffectBody, EffectGrantBody, EffectLeaseBody, EffectTargetBody
+    from interlock.wire.effects import (
+        BeginEffectBody,
+        Effect,
+        EffectGrantBody,
+        EffectLeaseBody,
+        EffectTargetBody,
+    )
     from interlock.wire.fields import Body
+
+_STYLES = {"COMMITTED": "green", "IN_PROGRESS": "blue", "FAILED": "dim", "AMBIGUOUS": "red"}
 
 _BEGIN_EXITS = """\
 exit codes:
   0 act now, once; anything else: do not act. 3 done before (its result is printed) or not permitted,
-  1 the id, the lease or the target does not allow it, 5 somebody else is at it, 6 out of reach or unknown
+  1 the id, the lease or the target does not allow it, 5 another process is doing it, 6 out of reach or unknown
 """
 
 
-def declare_begin(parser: ArgumentParser) -> None:
+def _declare_begin(parser: Parser) -> None:
     """What is to be done, and what must hold for it: all of it is checked in the decision that begins it."""
     parser.add_argument("id", metavar="ACTION_ID", help="your own name for the action, such as refund:4711")
     what = parser.add_mutually_exclusive_group(required=True)
@@ -41,53 +65,30 @@ def declare_begin(parser: ArgumentParser) -> None:
     parser.add_argument("--version", metavar="VERSION", help="the version that it was prepared for")
     parser.add_argument("--job", metavar="ID", help="only while this job is yours")
     parser.add_argument("--permit", metavar="TOKEN", help="the permit that came with the job")
-
-
-def declare_commit(parser: ArgumentParser) -> None:
-    """It happened."""
-    _settling(parser)
-    parser.add_argument("--result", type=json_value, metavar="JSON", help="what a repeat shall return")
-
-
-def declare_fail(parser: ArgumentParser) -> None:
-    """It did not happen, or nobody can tell."""
-    _settling(parser)
-    parser.add_argument("--error", required=True, metavar="TEXT", help="what went wrong")
-    parser.add_argument(
-        "--safe-to-retry", action="store_true", help="it surely did not happen (default: nobody can tell)"
-    )
+    finished(parser, run_begin)
 
 
 def run_begin(args: Namespace) -> int:
     """Take the right to act, or say why not."""
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say, say_json
-    from interlock.cli.shared_page import say_effect
+    from interlock.cli.connection import answer, connected, typed
     from interlock.wire.effects import Effect
 
-    body = _begin_body(args)
     with connected(args) as client:
-        begun: Any = client.call("POST", "effects", args.id, "begin", body=body)
+        begun: Any = client.call("POST", "effects", args.id, "begin", body=_begin_body(args))
     effect = typed(begun, Effect)
-    if wants_json(args):
-        say_json(begun)
-    elif effect.replayed:
-        say_effect(effect)
-        say("", "it was done before, so there is nothing to do")
-    else:
-        _tell_begun(effect)
+    answer(args, begun, lambda _: _tell_begun(effect))
     return Exit.DENIED if effect.replayed else Exit.DONE
 
 
 def run_commit(args: Namespace) -> int:
-    """Say that it happened."""
+    """Record that it happened."""
     from interlock.wire.effects import CommitEffectBody
 
     return _settled(args, "commit", CommitEffectBody(fence=args.fence, result=args.result))
 
 
 def run_fail(args: Namespace) -> int:
-    """Say that it did not happen, or that nobody can tell."""
+    """Record that it did not happen, or may have happened."""
     from interlock.wire.effects import FailEffectBody
 
     body = FailEffectBody(fence=args.fence, error=args.error, safe_to_retry=args.safe_to_retry)
@@ -95,28 +96,25 @@ def run_fail(args: Namespace) -> int:
 
 
 def _settled(args: Namespace, verb: str, body: Body) -> int:
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say, say_json
-    from interlock.cli.shared_page import say_effect
+    from interlock.cli.connection import answer_call
     from interlock.wire.effects import Effect
 
-    with connected(args) as client:
-        after: Any = client.call("POST", "effects", args.id, verb, body=body)
-    effect = typed(after, Effect)
-    if wants_json(args):
-        say_json(after)
-    elif effect.state == "COMMITTED":
-        say(f"{effect.action_id} is COMMITTED; a repeat returns its result and does nothing")
-    elif effect.state == "FAILED":
-        say(f"{effect.action_id} is FAILED; it may be begun again")
-    else:
+    def tell(effect: Effect) -> None:
+        if effect.state == "COMMITTED":
+            say(f"{effect.action_id} is COMMITTED; a repeat returns its result and does nothing")
+        elif effect.state == "FAILED":
+            say(f"{effect.action_id} is FAILED; it may be begun again")
+        else:
+            say_effect(effect)
+
+    return answer_call(args, "POST", "effects", args.id, verb, kind=Effect, tell=tell, body=body)
+
+
+def _tell_begun(effect: Effect) -> None:
+    if effect.replayed:
         say_effect(effect)
-    return Exit.DONE
-
-
-def _tell_begun(effect: Any) -> None:
-    from interlock.cli.output import exactly, safe, say
-
+        say("", "it was done before, so there is nothing to do")
+        return
     name = quote(effect.action_id)
     say(
         f"{safe(effect.action_id)} is yours until {exactly(effect.expires_at)}: do it now, once, and hand "
@@ -177,15 +175,11 @@ def _target(args: Namespace) -> EffectTargetBody | None:
     return None if args.target is None else EffectTargetBody(key=args.target, version=args.version)
 
 
-def _settling(parser: ArgumentParser) -> None:
-    holding(parser, "the action's own id", metavar="ACTION_ID", fence="the attempt's, as `begin` printed it")
-
-
-VERBS = (
-    Verb("begin", "take the right to do it, once", declare_begin, run_begin, more=_BEGIN_EXITS),
-    Verb("commit", "say that it happened", declare_commit, run_commit),
-    Verb("fail", "say that it did not happen, or that nobody can tell", declare_fail, run_fail),
-)
+def _settling(parser: Parser) -> Parser:
+    parser.add_argument("id", metavar="ACTION_ID", help="the action's own id")
+    fence = "the attempt's, as `begin` printed it"
+    parser.add_argument("--fence", type=int, required=True, metavar="N", help=fence)
+    return parser
 
 
 STATES = ("IN_PROGRESS", "COMMITTED", "FAILED", "AMBIGUOUS")
@@ -200,7 +194,7 @@ def declare_effects() -> Parser:
     )
     parser.add_argument("--state", type=str.upper, choices=STATES, metavar="STATE", help=", ".join(STATES))
     paging(parser)
-    _ends(parser, run_effects)
+    finished(parser, run_effects)
     return parser
 
 
@@ -208,7 +202,7 @@ def declare_effect() -> Parser:
     """The options of `interlock effect …`."""
     parser = Parser(
         "interlock effect",
-        description="Begin a side effect that must happen once, say how it ended, or show what became of it.",
+        description="Begin a side effect that must happen once, record how it ended, or show its record.",
         examples=(
             'interlock effect begin refund:4711 --request \'{"txn": "4711"}\' --grant finance.refund',
             'interlock effect commit refund:4711 --fence 1 --result \'{"receipt": "r1"}\'',
@@ -219,76 +213,117 @@ def declare_effect() -> Parser:
     )
     names = "begin|commit|fail|show|resolve"
     verbs = parser.add_subparsers(metavar=names, required=True, parser_class=Parser)
-    for attempt in VERBS:
-        verb = verbs.add_parser(attempt.name, **told(attempt.summary), more=attempt.more)
-        attempt.declare(verb)
-        _ends(verb, attempt.run)
-    show = verbs.add_parser("show", **told("what became of it"))
+    _declare_begin(verbs.add_parser("begin", **told("take the right to do it, once"), more=_BEGIN_EXITS))
+    commit = _settling(verbs.add_parser("commit", **told("record that it happened")))
+    commit.add_argument("--result", type=json_value, metavar="JSON", help="what a repeat shall return")
+    finished(commit, run_commit)
+    fail = _settling(verbs.add_parser("fail", **told("record that it did not happen, or may have happened")))
+    fail.add_argument("--error", required=True, metavar="TEXT", help="what went wrong")
+    fail.add_argument(
+        "--safe-to-retry", action="store_true", help="it surely did not happen (default: it may have)"
+    )
+    finished(fail, run_fail)
+    show = verbs.add_parser("show", **told("show its record"))
     show.add_argument("id", metavar="ACTION_ID", help="the action's own id")
-    _ends(show, run_show)
-    resolve = verbs.add_parser("resolve", **told("say what happened, and how you know"))
+    finished(show, run_show)
+    resolve = verbs.add_parser("resolve", **told("record what happened, and how you know"))
     resolve.add_argument("id", metavar="ACTION_ID", help="the action's own id")
     resolve.add_argument("outcome", choices=("committed", "not_committed"))
     resolve.add_argument("--evidence", required=True, metavar="TEXT", help="how you know; it is kept")
     resolve.add_argument("--result", type=json_value, metavar="JSON", help="what a repeat shall return")
-    _ends(resolve, run_resolve)
+    finished(resolve, run_resolve)
     return parser
 
 
 def run_effects(args: Namespace) -> int:
     """List effects."""
-    from interlock.cli.connection import connected, listing, more, typed
-    from interlock.cli.output import say, say_json
-    from interlock.cli.shared_page import say_effects
+    from interlock.cli.connection import answer_list
     from interlock.wire.effects import Effect
 
-    with connected(args) as client:
-        query = {"state": args.state}
-        page = listing(client, "effects", limit=args.limit, cursor=args.cursor, query=query)
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        say_effects(typed(page.items, list[Effect]))
-        say(*filter(None, [more(page, "interlock effects", args, query)]))
-    else:
-        none = "no effects yet; `interlock effect begin`, or `il.once(…)` in the SDK, records them"
-        say("no effects match" if args.state else none)
-    return Exit.DONE
+    none = "no effects yet; `interlock effect begin`, or `il.once(…)` in the SDK, records them"
+    return answer_list(
+        args,
+        "effects",
+        kind=Effect,
+        tell=say_effects,
+        command="interlock effects",
+        nothing="no effects match" if args.state else none,
+        query={"state": args.state},
+    )
 
 
 def run_show(args: Namespace) -> int:
     """Show one effect."""
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say_json
-    from interlock.cli.shared_page import say_effect
+    from interlock.cli.connection import answer_call
     from interlock.wire.effects import Effect
 
-    with connected(args) as client:
-        found = client.call("GET", "effects", args.id)
-    if wants_json(args):
-        say_json(found)
-    else:
-        say_effect(typed(found, Effect))
-    return Exit.DONE
+    return answer_call(args, "GET", "effects", args.id, kind=Effect, tell=say_effect)
 
 
 def run_resolve(args: Namespace) -> int:
-    """Say what became of an effect."""
-    from interlock.cli.connection import connected
-    from interlock.cli.output import say, say_json
+    """Record whether an ambiguous effect happened."""
+    from interlock.cli.connection import answer, connected
+
+    def tell(effect: Effect) -> None:
+        is_done = effect.state == "COMMITTED"
+        then = "a repeat returns its result and does nothing" if is_done else "one new attempt may begin"
+        say(f"{effect.action_id} is {effect.state}; {then}")
 
     with connected(args) as client:
         effect = client.resolve_effect(args.id, args.outcome, evidence=args.evidence, result=args.result)
-    if wants_json(args):
-        say_json(effect)
-    elif effect.state == "COMMITTED":
-        say(f"{effect.action_id} is COMMITTED; a repeat returns its result and does nothing")
-    else:
-        say(f"{effect.action_id} is {effect.state}; one new attempt may begin")
-    return Exit.DONE
+    return answer(args, effect, tell)
 
 
-def _ends(parser: ArgumentParser, run: object) -> None:
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run)
+def say_effects(effects: Sequence[Effect]) -> None:
+    """A table of effects."""
+    (
+        Table(effects)
+        .column("ACTION", lambda effect: effect.action_id, flexible=True)
+        .column("STATE", _state)
+        .column("ATTEMPT", lambda effect: str(effect.fence or "-"))
+        .column("BY", lambda effect: effect.begun_by or "-", flexible=True, optional=True)
+        .column("BEGUN", lambda effect: when(effect.begun_at))
+        .column("ENDED", lambda effect: when(effect.ended_at), optional=True)
+        .say()
+    )
+
+
+def say_effect(effect: Effect) -> None:
+    """Everything about one effect, and what to do if its outcome is unknown."""
+    said = effect.resolved
+    say_fields(
+        [
+            ("action", safe(effect.action_id)),
+            ("state", _state(effect)),
+            ("attempt", f"{effect.fence or '-'}, by {safe(effect.begun_by or '-')} {when(effect.begun_at)}"),
+            ("in time", f"until {exactly(effect.expires_at)}" if effect.state == "IN_PROGRESS" else ""),
+            ("remote key", effect.downstream_key),
+            ("job", effect.job_id or ""),
+            (
+                "grant",
+                f"{effect.grant.id}, use {effect.grant.use} for {effect.grant.task}" if effect.grant else "",
+            ),
+            ("result", _result(effect)),
+            ("error", one_line(effect.error) if effect.error is not None else ""),
+            (
+                "resolved",
+                f"{said.outcome} by {safe(said.by or '-')}: {one_line(said.evidence)}" if said else "",
+            ),
+        ]
+    )
+    if effect.state == "AMBIGUOUS":
+        say(
+            "",
+            "whether it happened is not known. Ask the remote side about its key, then:",
+            f"  interlock effect resolve {quote(effect.action_id)} committed|not_committed --evidence '…'",
+        )
+
+
+def _result(effect: Effect) -> str:
+    if effect.stored_result is not None:
+        return f"{effect.stored_result.size} bytes, {effect.stored_result.digest}"
+    return one_line(effect.result) if effect.state == "COMMITTED" else ""
+
+
+def _state(effect: Effect) -> Cell:
+    return Cell(effect.state, _STYLES.get(effect.state, ""))

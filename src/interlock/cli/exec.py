@@ -9,7 +9,7 @@ from argparse import ArgumentTypeError, Namespace
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.cli.execution.prepared import (
     Effective,
@@ -28,10 +28,15 @@ from interlock.cli.execution.tasks import (
     read_task_file,
 )
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, given, wants_json
+from interlock.cli.options import Parser, finished, given, wants_json
 from interlock.cli.values import seconds
 from interlock.kernel.codec.canonical import NotCanonical
 from interlock.service.settings import embedded_store, store_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from interlock.cli.execution.gates import Ended, MaybeBegun
 
 
 class Prepared(NamedTuple):
@@ -176,8 +181,8 @@ exit codes:
   1 error, 2 usage, 3 denied or drifted, 4 still waiting, 5 busy or running elsewhere, 6 out of reach or unknown
 
 The command is not interactive: its stdin is what was piped or redirected in, or nothing. Of the environment it
-gets PATH, HOME and a few more, and what the task's `env` (or --env) lists. Options of ours may stand before or
-after TASK; what comes after `--` is never ours. stdout is the command's; what we say is on stderr, with --json as JSON.
+gets PATH, HOME and a few more, and what the task's `env` (or --env) lists. Options of `interlock exec` may stand before
+or after TASK, but not after `--`. stdout is the command's; Interlock prints on stderr, with --json as JSON.
 """
 
 
@@ -249,10 +254,7 @@ def declare_exec() -> Parser:
     parser.add_argument("--timeout", type=seconds, metavar="1h", help="for a command after -- (default 1h)")
     parser.add_argument("--stdin", action="store_true", help="read stdin to its end, however long that takes")
     parser.add_argument("--show", action="store_true", help="print what would run and its hash; run nothing")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_exec)
-    return parser
+    return finished(parser, run_exec)
 
 
 def run_exec(args: Namespace) -> int:
@@ -278,7 +280,7 @@ def _run(args: Namespace) -> int:
     prepared = effective_command(args)
     tell_silent_stdin(args, prepared)
     if prepared.task_name is not None:
-        from interlock.cli.exec_allowed import run_granted
+        from interlock.cli.exec_granted import run_granted
 
         code = run_granted(args, prepared)
         if code is not None:
@@ -329,3 +331,70 @@ def _partition(given: list[str]) -> tuple[list[str], bool, list[str]]:
         return given, False, []
     place = given.index("--")
     return given[:place], True, given[place + 1 :]
+
+
+# Of an execution under a grant only a hash of its command is kept, so it cannot be said what differs.
+WHAT_DIFFERS = (
+    "its words, folder, environment, input, program, timeout or task file differ (only a hash is kept)"
+)
+
+
+def exit_code_of(ended: Ended, args: Namespace) -> int:
+    """The command's own exit code. Says on stderr if it did not run now, or what could not be passed on or recorded.
+
+    With `--json` that is one document; stdout is the command's in any case.
+    """
+    remarks = list(_remarks(ended))
+    if remarks and wants_json(args):
+        _warn_json(ended, remarks)
+    else:
+        for remark in remarks:
+            _warn(remark)
+    return ended.exit_code
+
+
+def begun_or_not(execution_id: str, lost: MaybeBegun, words: str = "") -> Failed:
+    """How the command ends if the answer was lost: nothing ran, and the record says how to go on."""
+    resume = f"interlock exec --resume {execution_id} {words}".rstrip()
+    return Failed(
+        f"nothing ran, but {execution_id} may have been begun ({lost}); go on as its record says with `{resume}`",
+        Exit.UNAVAILABLE,
+        name="outcome_unknown",
+        problem={"execution_id": execution_id, "resume": resume},
+    )
+
+
+def _remarks(ended: Ended) -> Iterator[str]:
+    if ended.replayed:
+        yield f"{ended.execution_id} ran before and ended with {ended.exit_code}; it did not run again"
+    elif ended.result.get("timed_out"):
+        yield f"{ended.execution_id} took longer than its timeout and was ended"
+    if ended.unheard is not None:
+        yield f"not all that the command said could be written: {ended.unheard}; it ran to its end"
+    if ended.unrecorded is not None:
+        yield f"{ended.execution_id} {_unrecorded(ended)}"
+    elif ended.unfinished is not None:
+        ran = f"{ended.execution_id} ran and ended with {ended.exit_code}"
+        yield f"{ran}; its job does not say so: {ended.unfinished}"
+
+
+def _unrecorded(ended: Ended) -> str:
+    result = f'{{"exit_code": {ended.exit_code}}}'
+    again = f"interlock effect commit exec:{ended.execution_id} --fence {ended.fence} --result '{result}'"
+    return (
+        f"ran and ended with {ended.exit_code}, but that could not be recorded: {ended.unrecorded}. "
+        f"Do not run it again; record it with `{again}`"
+    )
+
+
+def _warn(text: str) -> None:
+    from interlock.cli.output import warn
+
+    warn(text)
+
+
+def _warn_json(ended: Ended, remarks: list[str]) -> None:
+    from interlock.cli.output import warn_json
+
+    told = {"execution_id": ended.execution_id, "exit_code": ended.exit_code, "replayed": ended.replayed}
+    warn_json({**told, "result": ended.result, "remarks": remarks})

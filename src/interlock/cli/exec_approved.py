@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 
-from interlock.cli.exec_outcome import WHAT_DIFFERS, begun_or_not, exit_code_of
+from interlock.cli.exec import WHAT_DIFFERS, begun_or_not, effective_command, exit_code_of, prepared_again
 from interlock.cli.execution.approved import (
     Asked,
     Drifted,
@@ -20,14 +20,15 @@ from interlock.cli.execution.approved import (
     settle,
     submit,
 )
-from interlock.cli.execution.gates import MaybeBegun
+from interlock.cli.execution.gates import ClientGate, MaybeBegun
 from interlock.cli.execution.process import NotStarted
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import wants_json
+from interlock.cli.output import warn
 
 if TYPE_CHECKING:
     from interlock.cli.exec import Prepared
-    from interlock.cli.execution.once import Ended
+    from interlock.cli.execution.gates import Ended
     from interlock.sdk.client import Interlock
     from interlock.wire.effects import Effect
     from interlock.wire.jobs import Job
@@ -45,14 +46,13 @@ def run_asking(args: Namespace, prepared: Prepared, job_id: str | None = None) -
 
 
 def run_decided(client: Interlock, args: Namespace, prepared: Prepared, job: Job) -> int:
-    """Wait for the decision on a job, and run the command if it was yes."""
-    from interlock.cli.exec import prepared_again
+    """Wait for the decision on a job, and run the command if it was approved."""
     from interlock.sdk.outcomes import StillPending
 
     try:
         decided = settle(client, job, args.wait, _untold if wants_json(args) else _tell_waiting)
         if decided is not job:
-            # Somebody may have changed the task, the program's place or the environment while people looked.
+            # The task, the program's path or the environment may have changed while people looked.
             prepared = prepared_again(args, prepared)
         return exit_code_of(run_approved(client, decided, prepared.command, prepared.approval), args)
     except StillPending:
@@ -97,8 +97,6 @@ def _untold(_: Job) -> None:
 
 
 def _tell_waiting(job: Job) -> None:
-    from interlock.cli.output import warn
-
     groups = f" of {', '.join(job.approval.groups)}" if job.approval and job.approval.groups else ""
     warn(f"{job.id} waits for a person{groups}: interlock approve {job.id} --job-hash {job.job_hash}")
 
@@ -127,8 +125,6 @@ def _resume_job(client: Any, args: Namespace) -> int:
 
 
 def _resume_execution(client: Any, args: Namespace) -> int:
-    from interlock.cli.exec import effective_command
-
     # Once: what came through stdin can be read no second time.
     prepared = effective_command(args) if args.words else None
     effect = known_effect(client, args.resume)
@@ -147,8 +143,6 @@ def _check_words(client: Any, args: Namespace) -> None:
     if not args.words:
         return
 
-    from interlock.cli.exec import effective_command
-    from interlock.cli.execution.approved import Drifted
     from interlock.cli.execution.prepared import drift
 
     job = client.job(args.resume)
@@ -175,8 +169,6 @@ def _check_command(execution_id: str, effect: Effect, prepared: Prepared) -> Non
 
 def _go_on(client: Any, args: Namespace) -> int:
 
-    from interlock.cli.exec import effective_command
-
     job: Job = client.job(args.resume)
     if args.grant:
         raise Failed(f"{job.id} needs no grant: it runs under its approval; leave --grant out", Exit.USAGE)
@@ -194,10 +186,9 @@ def _named(args: Namespace, prepared: Prepared | None, otherwise: Failed) -> Pre
 
 def _resume_claim(client: Any, args: Namespace, prepared: Prepared) -> int:
     """A claim that never started: the same execution id gets the same use, and only for the same command."""
-    from interlock.cli.exec_allowed import claim_and_run
-    from interlock.cli.execution.gates import ClientGate
+    from interlock.cli.exec_granted import claim_and_run
 
-    # Never None: what was claimed before is run or refused, and nobody is asked about it.
+    # Never None: an earlier claim is run or refused, without asking people.
     return exit_code_of(cast("Ended", claim_and_run(ClientGate(client), args, prepared, args.resume)), args)
 
 

@@ -16,7 +16,7 @@ class Exit(IntEnum):
     DONE = 0
     ERROR = 1
     USAGE = 2
-    DENIED = 3  # denied, rejected, or over without a yes: it will not run
+    DENIED = 3  # denied, rejected, or ended without an approval: it will not run
     WAITING = 4
     BUSY = 5  # busy or full: the same command later may succeed
     UNAVAILABLE = 6

@@ -2,52 +2,51 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
-from interlock.cli.output import Cell, Column, exactly, safe, say, say_fields, say_table, when
+from interlock.cli.options import Parser, finished, paging, wants_json
+from interlock.cli.output import (
+    Cell,
+    Table,
+    exactly,
+    safe,
+    say,
+    say_fields,
+    warn,
+    when,
+)
 from interlock.cli.values import count_to, duration, json_or_text
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from interlock.rooms.grants.model import Pin
     from interlock.sdk.client import Interlock
-    from interlock.wire.grants import Grant, GrantTerms, Signer, SpendLimit
-
+    from interlock.wire.grants import Grant, GrantTerms, SpendLimit
 
 _STYLES = {"open": "green", "spent": "dim", "expired": "dim", "revoked": "red"}
 
 
 def say_grants(grants: Sequence[Grant]) -> None:
-    """One line a grant."""
-    columns = (
-        Column("ID"),
-        Column("TASK", flexible=True),
-        Column("STATE"),
-        Column("USED"),
-        Column("ENDS", optional=True),
-        Column("BY", optional=True),
-        Column("PINS", flexible=True, optional=True),
-    )
-    say_table(
-        columns,
-        [
-            (
-                grant.id,
-                grant.task,
-                _state(grant),
-                f"{grant.used}/{grant.uses}",
-                when(grant.expires_at),
-                grant.approver or "-",
-                _pins(grant) or "-",
-            )
-            for grant in grants
-        ],
+    """A table of grants."""
+    (
+        Table(grants)
+        .column("ID", lambda grant: grant.id)
+        .column("TASK", lambda grant: grant.task, flexible=True)
+        .column("STATE", _state)
+        .column("USED", lambda grant: f"{grant.used}/{grant.uses}")
+        .column("ENDS", lambda grant: when(grant.expires_at), optional=True)
+        .column("BY", lambda grant: grant.approver or "-", optional=True)
+        .column("PINS", lambda grant: _pins(grant) or "-", flexible=True, optional=True)
+        .say()
     )
 
 
@@ -72,23 +71,6 @@ def say_grant(grant: Grant) -> None:
     for use in grant.claims:
         at = exactly(use.claimed_at) if use.claimed_at else ""
         say(f"use {use.use}  {safe(use.claimed_by or '-')}  {at}  {safe(use.execution_id)}")
-
-
-def say_signers(signers: Sequence[Signer]) -> None:
-    """One line a key."""
-    columns = (Column("FINGERPRINT"), Column("PERSON"), Column("STATE"), Column("ADDED BY", optional=True))
-    say_table(
-        columns,
-        [
-            (
-                signer.fingerprint,
-                signer.person,
-                Cell("revoked", "red") if signer.revoked_at else Cell("trusted", "green"),
-                signer.added_by or "-",
-            )
-            for signer in signers
-        ],
-    )
 
 
 def _state(grant: Grant) -> Cell:
@@ -159,7 +141,7 @@ def declare_grant() -> Parser:
     """The options of `interlock grant`."""
     parser = Parser(
         "interlock grant",
-        description="Permit a task, so many times, until a moment. Pins only narrow.",
+        description="Allow a task a limited number of times, until a deadline. Pins only narrow it.",
         examples=(
             "interlock grant deploy --pin args.0=production --expires-in 15m",
             "interlock grant refund --pin 'amount_cents<=500' --uses 10 --limit 'amount_cents<=2000'",
@@ -185,10 +167,7 @@ def declare_grant() -> Parser:
     parser.add_argument("--standing", action="store_true", help="honour it where jobs are submitted")
     parser.add_argument("--reason", help="why; it is kept in the audit log")
     parser.add_argument("--sign-with", metavar="KEYFILE", help="sign it here with an Ed25519 private key")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_grant)
-    return parser
+    return finished(parser, run_grant)
 
 
 def declare_grants() -> Parser:
@@ -202,26 +181,20 @@ def declare_grants() -> Parser:
     parser.add_argument("--task", help="only of this task")
     parser.add_argument("--state", choices=STATES, metavar="STATE", help=", ".join(STATES))
     paging(parser)
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_grants)
-    return parser
+    return finished(parser, run_grants)
 
 
 def declare_revoke() -> Parser:
     """The options of `interlock revoke`."""
-    parser = Parser("interlock revoke", description="End what is left of a grant; claimed uses stay claimed.")
+    parser = Parser("interlock revoke", description="End a grant. Uses that were claimed stay claimed.")
     parser.add_argument("id", metavar="ID", help="the id that issuing it printed")
     parser.add_argument("--reason", help="why; it is kept in the audit log")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_revoke)
-    return parser
+    return finished(parser, run_revoke)
 
 
 def run_grant(args: Namespace) -> int:
     """Issue one grant."""
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import answer, connected
 
     pins = dict(args.pin)
     if len(pins) != len(args.pin):
@@ -236,49 +209,40 @@ def run_grant(args: Namespace) -> int:
             reason=args.reason,
             **_ending(client, args, pins),
         )
-    _tell(granted, args)
-    return Exit.DONE
+    return answer(args, granted, say_grant)
 
 
 def run_grants(args: Namespace) -> int:
     """List grants, or show one."""
-    from interlock.cli.connection import connected, listing, more, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_call, answer_list
     from interlock.wire.grants import Grant
 
-    query = {"task": args.task, "state": args.state}
-    with connected(args) as client:
-        if args.id:
-            found = client.call("GET", "grants", args.id)
-        else:
-            found = listing(client, "grants", limit=args.limit, cursor=args.cursor, query=query)
-    if wants_json(args):
-        say_json(found)
-    elif args.id:
-        say_grant(typed(found, Grant))
-    elif found.items:
-        say_grants(typed(found.items, list[Grant]))
-        say(*filter(None, [more(found, "interlock grants", args, query)]))
-    else:
-        say("no grants; issue one with `interlock grant TASK`")
-    return Exit.DONE
+    if args.id:
+        return answer_call(args, "GET", "grants", args.id, kind=Grant, tell=say_grant)
+    return answer_list(
+        args,
+        "grants",
+        kind=Grant,
+        tell=say_grants,
+        command="interlock grants",
+        nothing="no grants; issue one with `interlock grant TASK`",
+        query={"task": args.task, "state": args.state},
+    )
 
 
 def run_revoke(args: Namespace) -> int:
     """End one grant."""
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
         revoked = client.grant_revoke(args.id, reason=args.reason)
-    _tell(revoked, args)
-    return Exit.DONE
+    return answer(args, revoked, say_grant)
 
 
 def _ending(client: Interlock, args: Namespace, pins: dict[str, Any]) -> dict[str, Any]:
     """When it ends; for a signed grant as it was signed, by the service's clock and not by this machine's."""
     if not args.sign_with:
         return {"expires_in": args.expires_in}
-    from interlock.cli.grant_signature import load_private_key, sign_grant
     from interlock.kernel.codec.durations import seconds_of
 
     key = load_private_key(args.sign_with)
@@ -299,8 +263,6 @@ def _ending(client: Interlock, args: Namespace, pins: dict[str, Any]) -> dict[st
 
 def _tell_signed(args: Namespace, terms: GrantTerms, expires_at: datetime) -> None:
     """Say what was signed before it is sent: the service names tenant, approver, id and time, and might lie."""
-    from interlock.cli.output import exactly, warn
-
     if not wants_json(args):
         whose = f"{terms.approver} of tenant {terms.tenant}"
         warn(
@@ -308,10 +270,107 @@ def _tell_signed(args: Namespace, terms: GrantTerms, expires_at: datetime) -> No
         )
 
 
-def _tell(grant: Grant, args: Namespace) -> None:
-    from interlock.cli.output import say_json
+def load_private_key(path: str) -> Ed25519PrivateKey:
+    """An Ed25519 key from an OpenSSH or PEM file; a passphrase is asked for if it has one."""
+    try:
+        content = Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise Failed(f"cannot read {path}: {error.strerror}", Exit.USAGE) from None
+    try:
+        return _decode(content, None)
+    except TypeError:
+        return _decode_with_passphrase(content, path)
 
-    if wants_json(args):
-        say_json(grant)
-    else:
-        say_grant(grant)
+
+def sign_grant(
+    key: Ed25519PrivateKey,
+    terms: GrantTerms,
+    *,
+    task: str,
+    pins: dict[str, Any],
+    limits: list[dict[str, Any]],
+    uses: int,
+    expires_seconds: int,
+    standing: bool,
+) -> dict[str, Any]:
+    """The fields that make a grant a signed one: when it ends by the service's clock, its id, the signature."""
+    from interlock.rooms.grants.model import SpendLimit, signed_bytes
+    from interlock.rooms.grants.signatures import fingerprint_of
+
+    expires_at = _whole(terms.now) + timedelta(seconds=expires_seconds)
+    message = signed_bytes(
+        tenant=terms.tenant,
+        task=task,
+        pins=_checked_pins(pins),
+        limits=tuple(SpendLimit(**limit) for limit in limits),
+        uses=uses,
+        expires_at=expires_at,
+        approver=terms.approver,
+        nonce=terms.nonce,
+        standing=standing,
+    )
+    public = base64.b64encode(key.public_key().public_bytes_raw()).decode()
+    value = base64.b64encode(key.sign(message)).decode()
+    return {
+        "expires_at": expires_at,
+        "nonce": terms.nonce,
+        "signature": {"signer": fingerprint_of(public), "value": value},
+    }
+
+
+def _checked_pins(written: dict[str, Any]) -> tuple[Pin, ...]:
+    from interlock.rooms.grants.pins import BadPin, pins_of
+
+    try:
+        return pins_of(written)
+    except BadPin as error:
+        raise Failed(f"pin {error.path!r} {error}", Exit.USAGE) from None
+
+
+def _decode(content: bytes, passphrase: bytes | None) -> Ed25519PrivateKey:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
+
+    if b"PRIVATE KEY" not in content:
+        public = content.startswith((b"ssh-", b"ecdsa-", b"sk-", b"-----BEGIN PUBLIC"))
+        found = "that is a public key" if public else "that is no OpenSSH or PEM private key"
+        raise Failed(f"{found}; sign with the private one, such as ~/.ssh/id_ed25519", Exit.USAGE)
+    load = load_ssh_private_key if b"BEGIN OPENSSH PRIVATE KEY" in content else load_pem_private_key
+    try:
+        key = load(content, passphrase)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        if passphrase is None and "encrypted" in str(error).lower():
+            raise TypeError(str(error)) from None
+        advice = "; install bcrypt to read it" if "bcrypt" in str(error) else ""
+        advice = advice or ("; is the passphrase right?" if passphrase else "")
+        raise Failed(f"the private key cannot be read: {error}{advice}", Exit.USAGE) from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise Failed("grants are signed with Ed25519 keys; make one with `ssh-keygen -t ed25519`", Exit.USAGE)
+    return key
+
+
+def _decode_with_passphrase(content: bytes, path: str) -> Ed25519PrivateKey:
+    try:
+        return _decode(content, _passphrase(path))
+    except TypeError as error:
+        raise Failed(f"the private key cannot be read: {error}", Exit.USAGE) from None
+
+
+def _passphrase(path: str) -> bytes:
+    """Ask at the terminal, and nowhere else: what is typed anywhere else is shown."""
+    import getpass
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            return getpass.getpass(f"passphrase of {path}: ").encode()
+    except (getpass.GetPassWarning, EOFError, OSError):
+        raise Failed(
+            f"{path} has a passphrase, and there is no terminal to ask for it; sign at one", Exit.USAGE
+        ) from None
+
+
+def _whole(moment: datetime) -> datetime:
+    return moment.replace(microsecond=0)

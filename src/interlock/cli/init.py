@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, given, wants_json
+from interlock.cli.output import say, say_json, without_password
 
 if TYPE_CHECKING:
     from interlock.service.service import Service
@@ -37,10 +38,9 @@ def run_init(args: Namespace) -> int:
     import asyncio
 
     from interlock.cli.connection import translated
-    from interlock.cli.output import say, say_json, without_password
     from interlock.service.settings import EMBEDDED_STORE, make_store, store_named
 
-    # Not the nearest one: whoever asks for a store here means here.
+    # Not the nearest one: `interlock init` makes the store in this folder.
     url = store_named(given(args, "store")) or EMBEDDED_STORE
     if url.startswith("memory:"):
         raise Failed("a store in memory ends with its process; name a file or a database", Exit.USAGE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.output import (
     Cell,
-    Column,
+    Table,
     counted,
     exactly,
     listed,
@@ -17,7 +17,6 @@ from interlock.cli.output import (
     safe,
     say,
     say_fields,
-    say_table,
     state_cell,
     when,
 )
@@ -34,13 +33,13 @@ _TELLING = {
     "FAILED": "it failed for good",
     "DENIED": "it will not run",
     "CANCELLED": "it was withdrawn",
-    "EXPIRED": "nobody decided in time",
+    "EXPIRED": "it was not decided in time",
 }
-# Of a gated call: nobody but its caller runs it, and one that failed may have happened.
+# Of a gated call: only its caller runs it, and one that failed may have happened.
 _CALL_TELLING = _TELLING | {
     "PENDING": "it may run, and waits for its caller",
     "RUNNING": "its caller runs it",
-    "FAILED": "whether it happened is not known, and it is not run again until somebody says",
+    "FAILED": "whether it happened is not known; it does not run again until a person records the outcome",
 }
 
 
@@ -67,7 +66,7 @@ def telling(job: Job) -> str:
         return waiting_for(approval)
     words = (_CALL_TELLING if is_call(job) else _TELLING).get(job.state, "")
     if job.state == "PENDING" and approval is not None and approval.in_grace:
-        words = f"it may run from {exactly(approval.grace_until)} on, unless the yes is withdrawn"
+        words = f"it may run from {exactly(approval.grace_until)} on, unless the approval is withdrawn"
     is_agreed = approval is None or approval.state == "approved"
     if job.state == "DENIED" and is_agreed:
         return f"{words} ({safe(because(job.decision))})"
@@ -84,35 +83,22 @@ def telling(job: Job) -> str:
 def waiting_for(approval: Approval, votes_needed: int | None = None) -> str:
     """Whom an approval waits for, and until when; `votes_needed` if it is known whose votes still count."""
     missing = max(0, approval.quorum - len(approval.votes)) if votes_needed is None else votes_needed
-    whom = f" of {listed(approval.groups)}" if approval.groups else ""
-    return f"waits for {counted(missing, 'person', 'people')}{whom}, ends {when(approval.expires_at)}"
+    whom = f" from {listed(approval.groups)}" if approval.groups else ""
+    return f"waiting for {counted(missing, 'approval')}{whom}, expires {when(approval.expires_at)}"
 
 
 def say_jobs(jobs: Sequence[Job]) -> None:
     """A table of jobs."""
-    columns = (
-        Column("ID"),
-        Column("STATE"),
-        Column("TOPIC", flexible=True),
-        Column("ENV", flexible=True, optional=True),
-        Column("BY", flexible=True, optional=True),
-        Column("EXECUTOR", optional=True),
-        Column("SUBMITTED"),
-    )
-    say_table(
-        columns,
-        (
-            (
-                job.id,
-                state_cell(job.state),
-                safe(job.topic),
-                safe(job.env or "-"),
-                safe(job.submitted_by or "-"),
-                safe(job.executor),
-                when(job.submitted_at),
-            )
-            for job in jobs
-        ),
+    (
+        Table(jobs)
+        .column("ID", lambda job: job.id)
+        .column("STATE", lambda job: state_cell(job.state))
+        .column("TOPIC", lambda job: job.topic, flexible=True)
+        .column("ENV", lambda job: job.env or "-", flexible=True, optional=True)
+        .column("BY", lambda job: job.submitted_by or "-", flexible=True, optional=True)
+        .column("EXECUTOR", lambda job: job.executor, optional=True)
+        .column("SUBMITTED", lambda job: when(job.submitted_at))
+        .say()
     )
 
 
@@ -163,7 +149,7 @@ def _say_value(name: str, value: object) -> None:
 
 
 def _attempt(job: Job) -> str:
-    """Which one this is or will be, who has it, and from when on somebody may."""
+    """The number of the attempt, which worker holds it, and when the next one may begin."""
     if not job.attempt:
         return ""
     until = f", {job.leased_by} has it until {exactly(job.lease_expires_at)}" if job.leased_by else ""
@@ -196,29 +182,16 @@ def decision_text(decision: Decision | None) -> str:
 
 def say_entries(entries: Iterable[AuditEntry], *, of_one: bool = False) -> None:
     """A table of audit entries; of one subject, it need not be named again."""
-    columns = (
-        Column("WHEN"),
-        Column("WHO", flexible=True),
-        Column("DID"),
-        Column("OUTCOME", optional=True),
-        Column("TO"),
-        Column("DETAILS", flexible=True, optional=True),
+    table = (
+        Table(entries)
+        .column("WHEN", lambda entry: when(entry.at))
+        .column("WHO", lambda entry: entry.actor or "-", flexible=True)
+        .column("DID", lambda entry: entry.action)
+        .column("OUTCOME", lambda entry: _outcome(entry.outcome or "-"), optional=True)
     )
-    shown = [column for column in columns if not (of_one and column.title == "TO")]
-    say_table(
-        shown,
-        (
-            (
-                when(entry.at),
-                safe(entry.actor or "-"),
-                safe(entry.action),
-                _outcome(entry.outcome or "-"),
-                *([] if of_one else [safe(entry.subject or "-")]),
-                _details(entry),
-            )
-            for entry in entries
-        ),
-    )
+    if not of_one:
+        table.column("TO", lambda entry: entry.subject or "-")
+    table.column("DETAILS", _details, flexible=True, optional=True).say()
 
 
 def _outcome(outcome: str) -> Cell:

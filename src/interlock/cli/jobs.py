@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit, exit_of_state
 from interlock.cli.options import (
     Parser,
-    as_json,
-    connecting,
     described,
     describing,
+    finished,
     intent,
     paging,
-    wants_json,
 )
-from interlock.cli.values import count_to, duration, json_value, pair, seconds, topic, versioned, words
+from interlock.cli.output import say
+from interlock.cli.values import (
+    count_to,
+    duration,
+    json_value,
+    pair,
+    read_bytes,
+    seconds,
+    topic,
+    versioned,
+    words,
+)
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -32,105 +42,91 @@ def declare_jobs() -> Parser:
     parser = Parser(
         "interlock jobs",
         description="List jobs, newest first.",
-        examples=("interlock jobs --state APPROVAL", "interlock jobs --topic finance.payment.execute --json"),
+        examples=("interlock jobs --state APPROVAL", "interlock jobs --search 'ann acme' --json"),
     )
     parser.add_argument("--state", type=str.upper, choices=STATES, metavar="STATE", help=", ".join(STATES))
-    parser.add_argument("--topic", help="only this kind of action")
+    parser.add_argument("--topic", help="only this kind of action; `*` and `**` stand for parts of its name")
+    parser.add_argument(
+        "--search",
+        metavar="WORDS",
+        help="only jobs with these words in their id, topic, submitter or payload",
+    )
     paging(parser)
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_jobs)
-    return parser
+    return finished(parser, run_jobs)
 
 
 def declare_job() -> Parser:
     """The options of `interlock job`."""
     parser = Parser(
         "interlock job",
-        description="Show one job, and how far it got.",
+        description="Show one job, and its progress.",
         examples=("interlock job job_…", "interlock job job_… --history"),
     )
     parser.add_argument("id", metavar="ID", help="the id that submitting it printed")
     parser.add_argument("--history", action="store_true", help="everything that happened to it")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_job)
-    return parser
+    return finished(parser, run_job)
 
 
 def declare_cancel() -> Parser:
     """The options of `interlock cancel`."""
     parser = Parser(
         "interlock cancel",
-        description="Withdraw a job that is not done.",
+        description="Cancel a job that has not ended.",
         examples=("interlock cancel job_… --reason 'asked for twice'",),
     )
     parser.add_argument("id", metavar="ID", help="the id that submitting it printed")
     parser.add_argument("--reason", help="why; it is kept in the audit log")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_cancel)
-    return parser
+    return finished(parser, run_cancel)
 
 
 def run_jobs(args: Namespace) -> int:
     """List jobs."""
-    from interlock.cli.connection import connected, listing, more, typed
+    from interlock.cli.connection import answer_list
     from interlock.cli.job_page import say_jobs
-    from interlock.cli.output import say, say_json
     from interlock.wire.jobs import Job
 
-    with connected(args) as client:
-        query = {"state": args.state, "topic": args.topic}
-        page = listing(client, "jobs", limit=args.limit, cursor=args.cursor, query=query)
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        say_jobs(typed(page.items, list[Job]))
-        say(*filter(None, [more(page, "interlock jobs", args, query)]))
-    else:
-        say(_nothing(args))
-    return Exit.DONE
+    filters = {"state": args.state, "topic": args.topic}
+    return answer_list(
+        args,
+        "jobs",
+        kind=Job,
+        tell=say_jobs,
+        command="interlock jobs",
+        nothing=_nothing(args),
+        query={**filters, "q": args.search},
+        options={**filters, "search": args.search},
+    )
 
 
 def run_job(args: Namespace) -> int:
     """Show one job, or its history."""
-    from interlock.cli.connection import connected, listing, typed
+    from interlock.cli.connection import answer_call, answer_page, connected, listing
     from interlock.cli.job_page import say_entries, say_job
-    from interlock.cli.output import say_json
     from interlock.wire.audit import AuditEntry
     from interlock.wire.jobs import Job
 
+    if not args.history:
+        return answer_call(args, "GET", "jobs", args.id, kind=Job, tell=say_job)
     with connected(args) as client:
-        if args.history:
-            found = listing(client, "jobs", args.id, "history", limit=1000, cursor=None, query={})
-        else:
-            found = client.call("GET", "jobs", args.id)
-    if wants_json(args):
-        say_json(found)
-    elif args.history:
-        say_entries(typed(found.items, list[AuditEntry]), of_one=True)
-    else:
-        say_job(typed(found, Job))
-    return Exit.DONE
+        page = listing(client, "jobs", args.id, "history", limit=1000, cursor=None, query={})
+
+    def tell(entries: Sequence[AuditEntry]) -> None:
+        say_entries(entries, of_one=True)
+
+    return answer_page(args, page, kind=AuditEntry, tell=tell, nothing="nothing happened to it yet")
 
 
 def run_cancel(args: Namespace) -> int:
     """Withdraw one job."""
-    from interlock.cli.connection import connected
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
         job = client.cancel(args.id, reason=args.reason)
-    if wants_json(args):
-        say_json(job)
-    else:
-        say(f"{job.id} is {job.state}; it will not run")
-    return Exit.DONE
+    return answer(args, job, lambda job: say(f"{job.id} is {job.state}; it will not run"))
 
 
 def _nothing(args: Namespace) -> str:
-    if args.state or args.topic or args.cursor:
+    if args.state or args.topic or args.search or args.cursor:
         return "no jobs match; `interlock jobs` lists them all"
     return "no jobs yet; propose one with `interlock submit TOPIC --payload '{…}'`"
 
@@ -167,10 +163,7 @@ def declare_submit() -> Parser:
     describing(parser)
     _declare_extras(parser)
     parser.add_argument("--wait", type=seconds, metavar="10m", help="wait this long for people to decide")
-    as_json(parser)
-    connecting(parser, key_option="--api-key")
-    parser.set_defaults(run=run_submit)
-    return parser
+    return finished(parser, run_submit, key_option="--api-key")
 
 
 def _declare_extras(parser: Parser) -> None:
@@ -207,14 +200,15 @@ def _declare_extras(parser: Parser) -> None:
 
 
 def run_submit(args: Namespace) -> int:
-    """Submit, wait if asked to, and show what became of it."""
-    from interlock.cli.connection import connected
+    """Submit, wait if asked to, and show the job's state."""
+    from interlock.cli.connection import answer, connected
+    from interlock.cli.job_page import say_submitted
 
     with connected(args) as client:
         job = _submitted(client, args)
         if args.wait is not None and not job.is_decided:
             job = _waited(client, job, args.wait)
-        _show(job, as_json=wants_json(args))
+        answer(args, job, say_submitted)
     return exit_of_state(job.state) if job.is_decided else Exit.WAITING
 
 
@@ -246,20 +240,8 @@ def _waited(client: Interlock, job: Job, patience_seconds: int) -> Job:
         return client.job(job.id)
 
 
-def _show(job: Job, *, as_json: bool) -> None:
-    from interlock.cli.job_page import say_submitted
-    from interlock.cli.output import say_json
-
-    if not as_json:
-        say_submitted(job)
-        return
-
-    say_json(job)
-
-
 def _evidence(text: str) -> Evidence:
     """`title=content`, `title=@file` or `title=https://…`."""
-    from interlock.cli.values import read_bytes
     from interlock.wire.jobs import Evidence
 
     title, content = pair(text)
@@ -273,3 +255,25 @@ def _evidence(text: str) -> Evidence:
     except UnicodeDecodeError:
         raise ArgumentTypeError(f"{content[1:]} is not text; pass a link to it instead") from None
     return Evidence(title=title, kind=kind.get(Path(content).suffix, "text"), content=read)
+
+
+def declare_retry() -> Parser:
+    """The options of `interlock retry`."""
+    parser = Parser(
+        "interlock retry",
+        description="Let a job that failed for good run again, with all its attempts.",
+        examples=("interlock jobs --state FAILED", "interlock retry job_0190…"),
+    )
+    parser.add_argument("id", metavar="ID", help="the id of a job in state FAILED")
+    return finished(parser, run_retry)
+
+
+def run_retry(args: Namespace) -> int:
+    """Put one dead letter back."""
+    from interlock.cli.connection import answer_call
+    from interlock.wire.jobs import Job
+
+    def tell(job: Job) -> None:
+        say(f"{job.id} is {job.state} again")
+
+    return answer_call(args, "POST", "jobs", args.id, "retry", kind=Job, tell=tell, body={})

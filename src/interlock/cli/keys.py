@@ -15,44 +15,41 @@ import msgspec
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.init import on_store
-from interlock.cli.options import Parser, as_json, connecting, given, told, wants_json
-from interlock.cli.output import Cell, Column, listed, safe, say_table, when
+from interlock.cli.options import Parser, finished, given, told, wants_json
+from interlock.cli.output import (
+    Cell,
+    Table,
+    listed,
+    say,
+    say_json,
+    when,
+)
 from interlock.cli.values import words
 
 if TYPE_CHECKING:
     from interlock.service.service import Service
-    from interlock.wire.identity import ApiKey, IssuedKey, IssueKeyBody
+    from interlock.wire.identity import ApiKey, IssuedKey, IssueKeyBody, PermitKey
     from interlock.wire.pages import Page
 
 
 def say_keys(keys: Sequence[ApiKey]) -> None:
     """A table of keys."""
-    columns = (
-        Column("KEY ID"),
-        Column("OF", flexible=True),
-        Column("KIND"),
-        Column("ROLES", flexible=True),
-        Column("GROUPS", flexible=True, optional=True),
-        Column("OWNER", flexible=True, optional=True),
-        Column("CREATED", optional=True),
-        Column("STATE"),
+    (
+        Table(keys)
+        .column("KEY ID", lambda key: key.key_id)
+        .column("OF", lambda key: key.principal, flexible=True)
+        .column("KIND", lambda key: key.kind)
+        .column("ROLES", lambda key: listed(key.roles), flexible=True)
+        .column("GROUPS", lambda key: listed(key.groups), flexible=True, optional=True)
+        .column("OWNER", lambda key: key.owner or "-", flexible=True, optional=True)
+        .column("CREATED", lambda key: when(key.created_at), optional=True)
+        .column("STATE", _state)
+        .say()
     )
-    say_table(columns, [_row(key) for key in keys])
 
 
-def _row(key: ApiKey) -> tuple[str | Cell, ...]:
-    revoked_at = key.revoked_at
-    state = Cell(f"revoked {when(revoked_at)}", "dim") if revoked_at else Cell("live", "green")
-    return (
-        key.key_id,
-        safe(key.principal),
-        key.kind,
-        listed(key.roles),
-        listed(key.groups),
-        safe(key.owner or "-"),
-        when(key.created_at),
-        state,
-    )
+def _state(key: ApiKey) -> Cell:
+    return Cell(f"revoked {when(key.revoked_at)}", "dim") if key.revoked_at else Cell("live", "green")
 
 
 T = TypeVar("T")
@@ -85,7 +82,7 @@ def declare_key() -> Parser:
         ),
     )
     verbs = parser.add_subparsers(metavar="create|list|revoke", required=True, parser_class=Parser)
-    _declare_create(verbs.add_parser("create", **told("give somebody a key; it is shown once")))
+    _declare_create(verbs.add_parser("create", **told("make a key for a principal; it is shown once")))
     _declare_list(verbs.add_parser("list", **told("list keys, newest first")))
     _declare_revoke(verbs.add_parser("revoke", **told("end a key for good")))
     return parser
@@ -94,7 +91,6 @@ def declare_key() -> Parser:
 def run_create(args: Namespace) -> int:
     """Make a key, and the principal if it is new."""
     from interlock.cli.connection import typed
-    from interlock.cli.output import listed, say, say_json
     from interlock.wire.identity import IssuedKey, IssueKeyBody
 
     body = IssueKeyBody(
@@ -128,24 +124,16 @@ def run_create(args: Namespace) -> int:
 
 def run_list(args: Namespace) -> int:
     """List a tenant's keys."""
-    from interlock.cli.connection import typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_page
     from interlock.wire.identity import ApiKey
 
-    page = _page(args)
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        say_keys(typed(page.items, list[ApiKey]))
-    else:
-        say("no keys yet; make one with `interlock key create NAME --kind person --roles review`")
-    return Exit.DONE
+    nothing = "no keys yet; make one with `interlock key create NAME --kind person --roles review`"
+    return answer_page(args, _page(args), kind=ApiKey, tell=say_keys, nothing=nothing)
 
 
 def run_revoke(args: Namespace) -> int:
     """End a key."""
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer, connected, typed
 
     key_id = _meant(args)
     if _through_server(args):
@@ -153,16 +141,18 @@ def run_revoke(args: Namespace) -> int:
             ended = client.call("POST", "api-keys", key_id, "revoke")
     else:
         ended = on_store(args, _revoke(key_id))
-    if wants_json(args):
-        say_json(ended)
-    else:
-        key = typed(ended, _EndedKey)
+
+    def tell(found: object) -> None:
+        key = typed(found, _EndedKey)
         say(f"key {key.key_id} of {key.principal} is revoked; the next request with it is refused")
-    return Exit.DONE
+
+    return answer(args, ended, tell)
 
 
 def _declare_create(parser: Parser) -> None:
-    parser.description = "Give somebody a key. Roles replace those they had; groups and owner only if given."
+    parser.description = (
+        "Make a key for a principal. Its roles are replaced; its groups and its owner only if they are given."
+    )
     parser.add_argument("name", metavar="NAME", type=_name, help="the principal, such as mia or payer")
     parser.add_argument("--kind", required=True, choices=KINDS)
     parser.add_argument("--roles", required=True, type=_roles, metavar="A,B", help=", ".join(ROLES))
@@ -188,9 +178,7 @@ def _declare_revoke(parser: Parser) -> None:
 
 def _declare_common(parser: Parser, run: Callable[[Namespace], int]) -> None:
     parser.add_argument("--tenant", type=_name, default="default", metavar="NAME", help="(default: default)")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run)
+    finished(parser, run)
 
 
 def _through_server(args: Namespace) -> bool:
@@ -212,7 +200,7 @@ def _page(args: Namespace) -> Page[Any]:
 
 
 def _meant(args: Namespace) -> str:
-    """The id of the key that is meant. Somebody's name means their only live key, and none of several."""
+    """The id of the key that is meant. A principal's name means its only live key; with several it is refused."""
     from interlock.cli.connection import typed
     from interlock.rooms.identity.keys import id_of
     from interlock.wire.identity import ApiKey
@@ -293,3 +281,47 @@ def _name(text: str) -> str:
     if not 1 <= len(text) <= 100 or not set(text) <= allowed:
         raise ArgumentTypeError(f"{text!r} is not a name; use up to 100 letters, digits and _.:@-")
     return text
+
+
+def declare_keys() -> Parser:
+    """The options of `interlock keys`."""
+    parser = Parser(
+        "interlock keys",
+        description="Show the public keys that check permits, or sign with a new one.\n"
+        "(`interlock key` makes the keys that people and programs log in with.)",
+        examples=("interlock keys", "interlock keys rotate", "interlock keys rotate --revoke"),
+    )
+    parser.add_argument("verb", nargs="?", choices=("list", "rotate"), default="list", help="list or rotate")
+    parser.add_argument(
+        "--lead-seconds",
+        type=int,
+        metavar="N",
+        default=300,
+        help="seconds from its publication until it signs (default 300)",
+    )
+    parser.add_argument(
+        "--revoke", action="store_true", help="a key was stolen: withdraw every other at once"
+    )
+    return finished(parser, run_keys)
+
+
+def run_keys(args: Namespace) -> int:
+    """Show or rotate the keys of permits."""
+    from interlock.cli.connection import answer, connected
+
+    with connected(args) as client:
+        if args.verb == "rotate":
+            found = client.rotate_permit_keys(lead_seconds=args.lead_seconds, revoke=args.revoke)
+        else:
+            found = client.permit_keys()
+    return answer(args, found, lambda found: _say_permit_keys(found.keys))
+
+
+def _say_permit_keys(keys: Sequence[PermitKey]) -> None:
+    (
+        Table(keys)
+        .column("KEY", lambda key: key.kid)
+        .column("SIGNS FROM", lambda key: when(key.signs_from))
+        .column("PUBLISHED UNTIL", lambda key: when(key.published_until))
+        .say()
+    )

@@ -8,17 +8,17 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, paging, told, wants_json
+from interlock.cli.options import Parser, finished, paging, told, wants_json
 from interlock.cli.output import (
     Cell,
-    Column,
+    Table,
     exactly,
     painted,
     pretty,
     safe,
     say,
     say_fields,
-    say_table,
+    say_json,
     when,
 )
 from interlock.cli.values import json_value, seconds, some_seconds
@@ -43,27 +43,15 @@ _PARTS = ("done", "partial", "evidence", "validation", "open_questions")
 
 def say_leases(leases: Sequence[Lease]) -> None:
     """A table of leases."""
-    columns = (
-        Column("ID"),
-        Column("RESOURCE", flexible=True),
-        Column("OWNER", flexible=True),
-        Column("STATE"),
-        Column("UNTIL"),
-        Column("PURPOSE", flexible=True, optional=True),
-    )
-    say_table(
-        columns,
-        (
-            (
-                lease.lease_id,
-                safe(lease.resource),
-                _owner(lease),
-                lease_state(lease),
-                when(lease.ended_at or lease.expires_at),
-                safe(lease.purpose or "-"),
-            )
-            for lease in leases
-        ),
+    (
+        Table(leases)
+        .column("ID", lambda lease: lease.lease_id)
+        .column("RESOURCE", lambda lease: lease.resource, flexible=True)
+        .column("OWNER", _owner, flexible=True)
+        .column("STATE", lease_state)
+        .column("UNTIL", lambda lease: when(lease.ended_at or lease.expires_at))
+        .column("PURPOSE", lambda lease: lease.purpose or "-", flexible=True, optional=True)
+        .say()
     )
 
 
@@ -102,7 +90,7 @@ def say_going_on(lease: Lease) -> None:
 
 
 def say_checkpoint(checkpoint: Checkpoint | None) -> None:
-    """How far somebody got, whole."""
+    """Everything that one checkpoint says."""
     if checkpoint is None:
         return
     head = f"checkpoint {checkpoint.number} by {safe(checkpoint.by or '-')}, {when(checkpoint.at)}"
@@ -139,7 +127,7 @@ _VERBS = (
     ("renew", "keep it for another period"),
     ("suspend", "wait for a person without renewing"),
     ("resume", "go on after a suspension"),
-    ("handoff", "give it to somebody, or to whoever comes next"),
+    ("handoff", "hand it to one principal, or to the next one that acquires it"),
     ("release", "give it back"),
     ("check", "tell whether a fence is current"),
 )
@@ -149,7 +137,7 @@ def declare_lease() -> Parser:
     """The options of `interlock lease …`."""
     parser = Parser(
         "interlock lease",
-        description="Take a resource, keep it, and hand it on. Whoever comes next gets the last checkpoint.",
+        description="Take a resource, keep it, and hand it over. The next holder gets the last checkpoint.",
         examples=(
             "interlock lease acquire repo:billing/invoice.py --ttl 10m --purpose 'rename a field'",
             "interlock lease acquire 'repo:billing/**' --wait 2m",
@@ -161,8 +149,8 @@ def declare_lease() -> Parser:
     verbs = parser.add_subparsers(metavar=names, required=True, parser_class=Parser)
     _declare_acquire(verbs.add_parser("acquire", **told("take a resource; /** takes everything under it")))
     _listing(verbs.add_parser("list", **told("list leases, newest first")))
-    _showing(verbs.add_parser("show", **told("show one lease, and how far its owner got")))
-    _saving(verbs.add_parser("checkpoint", **told("record how far the work has come")), fence_required=True)
+    _showing(verbs.add_parser("show", **told("show one lease, and its last checkpoint")))
+    _saving(verbs.add_parser("checkpoint", **told("record the progress of the work")), fence_required=True)
     for name, summary in _VERBS:
         _declare_verb(verbs.add_parser(name, **told(summary)), name)
     return parser
@@ -183,7 +171,7 @@ def declare_checkpoint() -> Parser:
     """The options of `interlock checkpoint`."""
     parser = Parser(
         "interlock checkpoint",
-        description="Record how far the work under a lease has come; without --done, show its checkpoints.",
+        description="Record the progress of the work under a lease; without --done, show its checkpoints.",
         examples=("interlock checkpoint lse_…", "interlock checkpoint lse_… --fence 17 --done @done.json"),
     )
     _saving(parser, fence_required=False)
@@ -207,23 +195,21 @@ def run_acquire(args: Namespace) -> int:
 
 def run_list(args: Namespace) -> int:
     """List leases."""
-    from interlock.cli.connection import connected, listing, more, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_list
     from interlock.wire.leases import Lease
 
     query = {"resource": args.resource, "owner": args.owner, "live": "true" if args.live else None}
-    with connected(args) as client:
-        page = listing(client, "leases", limit=args.limit, cursor=args.cursor, query=query)
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        say_leases(typed(page.items, list[Lease]))
-        command = f"interlock leases{' --live' if args.live else ''}"
-        say(*filter(None, [more(page, command, args, {**query, "live": None})]))
-    else:
-        none = "no leases match" if any((*query.values(), args.cursor)) else "no leases yet"
-        say(f"{none}; take one with `interlock lease acquire RESOURCE`")
-    return Exit.DONE
+    none = "no leases match" if any((*query.values(), args.cursor)) else "no leases yet"
+    return answer_list(
+        args,
+        "leases",
+        kind=Lease,
+        tell=say_leases,
+        command=f"interlock leases{' --live' if args.live else ''}",
+        nothing=f"{none}; take one with `interlock lease acquire RESOURCE`",
+        query=query,
+        options={**query, "live": None},
+    )
 
 
 def run_show(args: Namespace) -> int:
@@ -244,7 +230,6 @@ def run_verb(args: Namespace) -> int:
 def run_check(args: Namespace) -> int:
     """Tell a sink whether a fence is current: 0 if so, 3 if not."""
     from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say, say_json
     from interlock.wire.leases import CheckedFence, CheckFenceBody
 
     with connected(args) as client:
@@ -273,20 +258,16 @@ def run_checkpoint(args: Namespace) -> int:
 
 
 def _show_checkpoints(args: Namespace) -> int:
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_call
     from interlock.wire.leases import Checkpoints
 
-    with connected(args) as client:
-        found = client.call("GET", "leases", args.id, "checkpoints")
-    if wants_json(args):
-        say_json(found)
-    elif checkpoints := typed(found, Checkpoints).items:
-        for checkpoint in checkpoints:
+    def tell(found: Checkpoints) -> None:
+        for checkpoint in found.items:
             say_checkpoint(checkpoint)
-    else:
-        say(f"no checkpoint yet; save one with `interlock checkpoint {args.id} --fence N --done JSON`")
-    return Exit.DONE
+        if not found.items:
+            say(f"no checkpoint yet; save one with `interlock checkpoint {args.id} --fence N --done JSON`")
+
+    return answer_call(args, "GET", "leases", args.id, "checkpoints", kind=Checkpoints, tell=tell)
 
 
 def _told(
@@ -297,22 +278,20 @@ def _told(
     *,
     taken: bool = False,
 ) -> int:
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say_json
+    from interlock.cli.connection import answer, connected, typed
     from interlock.wire.leases import AcquireLeaseBody, Lease
+
+    def tell(found: object) -> None:
+        lease = typed(found, Lease)
+        say_lease(lease)
+        if taken:
+            say_going_on(lease)
 
     wait = body.wait_seconds if isinstance(body, AcquireLeaseBody) else 0
     with connected(args) as client:
         say_waiting = client.session.says(f"the lease on {args.resource}", wait) if wait else None
         found = client.call(method, *segments, body=body, hold_seconds=wait, say=say_waiting)
-    if wants_json(args):
-        say_json(found)
-    else:
-        lease = typed(found, Lease)
-        say_lease(lease)
-        if taken:
-            say_going_on(lease)
-    return Exit.DONE
+    return answer(args, found, tell)
 
 
 def _declare_acquire(parser: ArgumentParser) -> None:
@@ -336,7 +315,11 @@ def _declare_verb(parser: ArgumentParser, verb: str) -> None:
     if verb == "suspend":
         parser.add_argument("--reason", choices=REASONS, default=REASONS[0], help=f"(default {REASONS[0]})")
     if verb == "handoff":
-        parser.add_argument("--to", metavar="NAME", help="for whom it is kept (default: whoever comes next)")
+        parser.add_argument(
+            "--to",
+            metavar="NAME",
+            help="the principal that it is kept for (default: the next one that acquires it)",
+        )
         parser.add_argument("--checkpoint", type=json_value, metavar="JSON", help="what they start from")
     parser.set_defaults(verb=verb)
     _finish(parser, run_check if verb == "check" else run_verb)
@@ -370,6 +353,4 @@ def _saving(parser: ArgumentParser, *, fence_required: bool) -> None:
 def _finish(parser: ArgumentParser, run: Any, *, session: bool = True) -> None:
     if session:
         parser.add_argument("--session", default="", help="which of several workers of one principal")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run)
+    finished(parser, run)

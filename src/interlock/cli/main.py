@@ -12,10 +12,126 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import NamedTuple
 
-from interlock.cli.catalogue import SECTIONS, Entry, find
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import GLOBAL_FLAGS, GLOBAL_OPTIONS, Parser, Run, wants_json
+
+
+class Entry(NamedTuple):
+    """One command. `module` is below `interlock.cli`, or a whole name, and has a function `declare_<name>`."""
+
+    name: str
+    module: str
+    summary: str
+
+
+class Section(NamedTuple):
+    """Commands that belong together on the first page."""
+
+    title: str
+    entries: tuple[Entry, ...]
+
+
+SECTIONS: tuple[Section, ...] = (
+    Section(
+        "Submit and follow jobs",
+        (
+            Entry(
+                "submit", "jobs", "submit a job; the policy decides, and people where the policy asks them"
+            ),
+            Entry("jobs", "jobs", "list jobs"),
+            Entry("job", "jobs", "show one job, and its history"),
+            Entry("cancel", "jobs", "cancel a job that has not ended"),
+            Entry("retry", "jobs", "let a job that failed for good run again"),
+        ),
+    ),
+    Section(
+        "Decide",
+        (
+            Entry("approvals", "approvals", "list requests that wait for approval"),
+            Entry("approval", "approvals", "show everything needed to decide on one job"),
+            Entry("approve", "decisions", "approve exactly one request"),
+            Entry("reject", "decisions", "reject a request, with a reason"),
+            Entry("refresh", "decisions", "evaluate a request again under the policy in force"),
+            Entry("edit", "decisions", "change a request; its votes are cleared"),
+            Entry("withdraw", "decisions", "withdraw your own approval, within the grace period"),
+            Entry("comment", "decisions", "comment on a request"),
+            Entry("ask", "decisions", "ask the submitter of a request a question"),
+            Entry("grant", "grants", "allow a task a limited number of times, until a deadline"),
+            Entry("grants", "grants", "list grants, or show one with its uses"),
+            Entry("revoke", "grants", "end a grant; uses that were claimed stay claimed"),
+        ),
+    ),
+    Section(
+        "Share work",
+        (
+            Entry("board", "board", "watch leases, waiting callers, conflicts and runs"),
+            Entry("leases", "leases", "list leases"),
+            Entry("lease", "leases", "take a resource, keep it, hand it over"),
+            Entry("checkpoint", "leases", "show or record the progress of work under a lease"),
+            Entry("effects", "effects", "list side effects and their outcomes"),
+            Entry("effect", "effects", "begin an effect that must happen once, and record its outcome"),
+            Entry("touch", "touch", "report files or other targets that you changed"),
+            Entry("targets", "conflicts", "list changed targets, and who changed them"),
+            Entry("target", "conflicts", "show who holds a target and what waits for it"),
+            Entry("conflicts", "conflicts", "list conflicts"),
+            Entry("conflict", "conflicts", "show and resolve conflicts, and see which recur"),
+            Entry("hook", "touch", "report what git commits and merges change"),
+        ),
+    ),
+    Section(
+        "Rules and records",
+        (
+            Entry("policy", "policy", "check, apply, show, test and roll back the policy"),
+            Entry("workflows", "workflows", "list workflows"),
+            Entry("workflow", "workflows", "define steps, follow a run of them, run it again"),
+            Entry("audit", "events", "list audit entries: who did what"),
+            Entry("events", "events", "show events, past and as they happen"),
+            Entry("webhooks", "events", "send events to an address, signed"),
+            Entry("key", "keys", "create, list and revoke keys"),
+            Entry("sessions", "sessions", "list the sessions of the console"),
+            Entry("session", "sessions", "end a session"),
+            Entry("signer", "signers", "register the keys that people sign grants with"),
+            Entry("keys", "keys", "show or rotate the keys that sign permits"),
+        ),
+    ),
+    Section(
+        "Run",
+        (
+            Entry("init", "init", "make a store in this folder"),
+            Entry("serve", "serve", "run the server"),
+            Entry("open", "sessions", "open the console in the browser, signed in"),
+            Entry("exec", "exec", "run a command once, under a grant or an approval"),
+            Entry("claim", "claims", "claim one use of a grant, for an action that you run yourself"),
+            Entry("worker", "worker", "run a command for each job that may run"),
+            Entry("doctor", "doctor", "look for problems, and say how to fix them"),
+            Entry("settings", "settings", "show what a server runs with"),
+            Entry("runs", "runs", "list runs; take a slot, keep it, give it back"),
+            Entry("run", "runs", "show one run"),
+            Entry("limits", "runs", "show and set how many runs may be active at once"),
+            Entry("drill", "drill", "rehearse a failure on a deployment, and check that it holds"),
+            Entry(
+                "demo",
+                "interlock.demo.performance",
+                "show what Interlock does, scene by scene, on a temporary store",
+            ),
+            Entry("completion", "completion", "print a completion script for bash, zsh or fish"),
+            Entry("version", "serve", "print the version"),
+        ),
+    ),
+)
+
+
+def entries() -> tuple[Entry, ...]:
+    """Every command, in the order of the first page."""
+    return tuple(entry for section in SECTIONS for entry in section.entries)
+
+
+def find(name: str) -> Entry | None:
+    """The command of this name."""
+    return next((entry for entry in entries() if entry.name == name), None)
+
 
 _HELP = ("help", "-h", "--help")
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
@@ -28,7 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # What a terminal cannot show is spelled out: it must not stop a command that has done its work.
-        # Whoever reads a pipe sees each line as it comes, as on a terminal.
+        # The reader of a pipe sees each line at once, as on a terminal.
         if callable(reconfigure := getattr(stream, "reconfigure", None)):
             reconfigure(errors="backslashreplace", line_buffering=True)
     try:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.values import count_to, intent_name, pair, seconds
 
+P = TypeVar("P", bound=argparse.ArgumentParser)
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 
 GLOBAL_OPTIONS = ("--url", "--key", "--api-key", "--store")
@@ -85,7 +86,7 @@ def _plainly(message: str) -> str:
     if found := _CHOICE.fullmatch(message):
         name, given, known = found[1], found[2], found[3].replace("'", "")
         place = f"argument {name}: " if name.startswith("-") else ""
-        return f"{place}{given!r} is none of {known}{_meant(given, known.split(', '))}"
+        return f"{place}{given!r} is not valid; use one of {known}{_meant(given, known.split(', '))}"
     return message.replace("the following arguments are required:", "missing:", 1)
 
 
@@ -106,7 +107,7 @@ class Untold(int):
 
 
 def acquire_seconds(patience_seconds: int) -> float:
-    """How long to wait for whoever holds the store: as a server does, or as long as the caller says."""
+    """How long to wait for the process that holds the store: as long as a server does, or as `--patience` says."""
     return ACQUIRE_SECONDS if isinstance(patience_seconds, Untold) else float(patience_seconds)
 
 
@@ -159,6 +160,20 @@ def as_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, also for errors"
     )
+
+
+def finished(
+    parser: P,
+    run: Run,
+    *,
+    key_option: str = "--key",
+    gives_up: bool = True,
+) -> P:
+    """Add what every command takes, `--json` and where to work, and the function that runs it."""
+    as_json(parser)
+    connecting(parser, key_option=key_option, gives_up=gives_up)
+    parser.set_defaults(run=run)
+    return parser
 
 
 def paging(parser: argparse.ArgumentParser) -> None:
@@ -220,20 +235,3 @@ def described(args: Namespace) -> dict[str, Any]:
         "priority": args.priority,
     }
     return {name: value for name, value in fields.items() if value is not None}
-
-
-class Verb(NamedTuple):
-    """One word after a command."""
-
-    name: str
-    summary: str
-    declare: Callable[[ArgumentParser], None]
-    run: Run
-    example: str = ""
-    more: str = ""
-
-
-def holding(parser: ArgumentParser, what: str, *, metavar: str, fence: str) -> None:
-    """Add what is held, and the fence it is held under."""
-    parser.add_argument("id", metavar=metavar, help=what)
-    parser.add_argument("--fence", type=int, required=True, metavar="N", help=fence)

@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import ceil
-from typing import NamedTuple, TextIO
+from typing import Generic, NamedTuple, TextIO, TypeVar
 from unicodedata import category, east_asian_width
 
 from interlock.cli.exits import Failed
 from interlock.kernel.codec.visible import spelled_out
 
+T = TypeVar("T")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
@@ -33,7 +34,7 @@ def safe_lines(text: str) -> list[str]:
 
 def pretty(value: object) -> list[str]:
     """JSON for reading: indented, in its own alphabet, and still JSON when copied."""
-    # Not splitlines(): it also breaks where a text inside has U+2028, and what follows would pose as a line of ours.
+    # Not splitlines(): it also breaks where a text inside has U+2028, and the rest would look like a line of Interlock.
     return [safe(line) for line in json.dumps(value, indent=2, ensure_ascii=False).split("\n")]
 
 
@@ -54,11 +55,6 @@ def lasting(seconds: float) -> str:
             return f"{whole}{unit} {rest // smaller}{name}"
         return f"{whole}{unit}"
     return "0s"
-
-
-def moment(text: str | None) -> datetime | None:
-    """A moment as the service spells it."""
-    return None if text is None else datetime.fromisoformat(text)
 
 
 def when(moment: datetime | None, now: datetime | None = None) -> str:
@@ -87,7 +83,7 @@ def listed(words: Sequence[str], none: str = "-") -> str:
 
 
 def without_password(url: str) -> str:
-    """An address that may be shown to anybody."""
+    """An address without its password, fit to be printed."""
     from urllib.parse import urlsplit
 
     password = urlsplit(url).password if "@" in url else None
@@ -157,7 +153,7 @@ def state_cell(state: str) -> Cell:
 
 
 def shows_colours(stream: TextIO) -> bool:
-    """Whether colours help whoever reads `stream`."""
+    """Whether `stream` is a terminal that shows colours."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -200,6 +196,27 @@ def say_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]]) -
     for row in table:
         shown = (_fitted(row[place], width) for place, width in zip(places, widths, strict=True))
         _print(_GAP.join(shown).rstrip())
+
+
+class Table(Generic[T]):
+    """A table with a line for each record; each column says what it shows of one."""
+
+    def __init__(self, records: Iterable[T]) -> None:
+        self._records = records
+        self._columns: list[Column] = []
+        self._values: list[Callable[[T], str | Cell]] = []
+
+    def column(
+        self, title: str, value: Callable[[T], str | Cell], *, flexible: bool = False, optional: bool = False
+    ) -> Table[T]:
+        """Add a column at the right."""
+        self._columns.append(Column(title, flexible, optional))
+        self._values.append(value)
+        return self
+
+    def say(self) -> None:
+        """Print it."""
+        say_table(self._columns, ([value(record) for value in self._values] for record in self._records))
 
 
 def say_fields(fields: Iterable[tuple[str, str | Cell]]) -> None:
@@ -273,7 +290,7 @@ def _fitted(cell: Cell, width: int) -> str:
 
 
 def _json_text(value: object, stream: TextIO) -> str:
-    # What the stream cannot carry, or nobody can see, is spelled as JSON spells it: it stays JSON.
+    # Characters that the stream cannot carry, or that are invisible, are escaped as in JSON: it stays JSON.
     is_ascii = (stream.encoding or "").lower().replace("-", "") != "utf8"
     indent = 2 if stream.isatty() else None
     text = json.dumps(value, indent=indent, ensure_ascii=is_ascii, default=_plain)
@@ -308,7 +325,7 @@ def _print(text: str) -> None:
 
 
 def _remark(text: str) -> None:
-    """Print on stderr. That nobody hears it is no reason to end otherwise."""
+    """Print on stderr. A stderr that cannot be written to does not change how the command ends."""
     try:
         print(text, file=sys.stderr)
     except OSError:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, described, describing, paging, told, wants_json
+from interlock.cli.options import Parser, as_json, described, describing, finished, paging, told, wants_json
 from interlock.cli.output import (
     STATE_STYLES,
     Cell,
-    Column,
+    Table,
     counted,
     exactly,
     lasting,
@@ -25,23 +25,19 @@ from interlock.cli.output import (
     say,
     say_fields,
     say_json,
-    say_table,
     warn,
     when,
 )
-from interlock.cli.policy_files import check_policy_file, located, read_policy, read_text, warn_of
+from interlock.cli.policy_files import check_policy_file, located, read_policy, read_text, tested, warn_of
 from interlock.cli.values import is_topic, json_value, topic
 
 if TYPE_CHECKING:
-    from interlock.wire.pages import Page
-    from interlock.wire.policy import Change, Evaluation, Policy, Requirement, Simulation
+    from interlock.wire.jobs import Job
+    from interlock.wire.policy import Evaluation, Policy, Requirement, Simulation
 
 
-def say_in_force(policy: Policy, *, as_json: bool) -> None:
+def say_in_force(policy: Policy) -> None:
     """What was put in force, and the way back."""
-    if as_json:
-        say_json(policy)
-        return
     say(f"in force: {policy.snapshot}")
     if policy.previous and policy.previous != policy.snapshot:
         say(
@@ -67,11 +63,8 @@ def say_policy(found: Policy) -> None:
         sys.stdout.write(source)  # to be kept: exactly as it was applied
 
 
-def say_evaluation(evaluation: Evaluation, *, as_json: bool) -> None:
+def say_evaluation(evaluation: Evaluation) -> None:
     """What would happen, and every rule that was asked on the way."""
-    if as_json:
-        say_json(evaluation)
-        return
     for missed in evaluation.trail:
         say(painted(f"  no   {safe(missed.rule)}: {safe(missed.why or 'it did not match')}", "dim"))
     word = painted(evaluation.decision, STATE_STYLES.get(evaluation.decision, ""))
@@ -85,21 +78,19 @@ def say_evaluation(evaluation: Evaluation, *, as_json: bool) -> None:
         say(painted("this policy only observes: the action would be released, and this recorded", "yellow"))
 
 
-def say_simulation(simulation: Simulation, *, as_json: bool) -> None:
+def say_simulation(simulation: Simulation) -> None:
     """What a candidate would have changed."""
-    if as_json:
-        say_json(simulation)
-        return
     if simulation.changes:
-        columns = (
-            Column("ID"),
-            Column("TOPIC", flexible=True),
-            Column("BEFORE"),
-            Column("AFTER"),
-            Column("RULE"),
-            Column("DIFFERS IN", flexible=True),
+        (
+            Table(simulation.changes)
+            .column("ID", lambda change: change.job_id)
+            .column("TOPIC", lambda change: change.topic, flexible=True)
+            .column("BEFORE", lambda change: _decision(change.before.decision))
+            .column("AFTER", lambda change: _decision(change.after.decision))
+            .column("RULE", lambda change: change.after.rule or "default")
+            .column("DIFFERS IN", lambda change: listed(change.differs), flexible=True)
+            .say()
         )
-        say_table(columns, [_change(change) for change in simulation.changes])
         _say_failures(simulation)
         say("")
     jobs = counted(simulation.examined, "job")
@@ -116,78 +107,34 @@ def _say_failures(simulation: Simulation) -> None:
         say(painted(f"rule {safe(rule)} fails, which denies (first on {job_id}): {safe(why)}", "yellow"))
 
 
-def say_observed(page: Page[Any], args: Namespace) -> None:
+def say_observed(jobs: Sequence[Job]) -> None:
     """Jobs that were released only because the policy was observing."""
-    from interlock.cli.connection import more, typed
-    from interlock.wire.jobs import Job
-
-    if wants_json(args):
-        say_json(page)
-        return
-    if not page.items:
-        say(
-            "nothing observed; a policy with `mode: observe` releases each job and records what it would stop"
-        )
-        return
-    columns = (
-        Column("ID"),
-        Column("WOULD BE"),
-        Column("RULE"),
-        Column("TOPIC", flexible=True),
-        Column("SUBMITTED"),
+    (
+        Table((job, job.decision) for job in jobs if job.decision)
+        .column("ID", lambda pair: pair[0].id)
+        .column("WOULD BE", lambda pair: _decision(pair[1].observed or "-"))
+        .column("RULE", lambda pair: pair[1].rule or "-")
+        .column("TOPIC", lambda pair: pair[0].topic, flexible=True)
+        .column("SUBMITTED", lambda pair: when(pair[0].submitted_at))
+        .say()
     )
-    rows = [
-        (job.id, _decision(job.decision.observed or "-"), safe(job.decision.rule or "-"), safe(job.topic),
-         when(job.submitted_at))
-        for job in typed(page.items, list[Job])
-        if job.decision
-    ]  # fmt: skip
-    say_table(columns, rows)
-    say(*filter(None, [more(page, "interlock policy observed", args)]))
 
 
-def say_snapshots(page: Page[Any], active: str, args: Namespace) -> None:
+def say_snapshots(snapshots: Sequence[Policy], active: str) -> None:
     """Every policy that was ever in force."""
-    from interlock.cli.connection import more, typed
-    from interlock.wire.policy import Policy
-
-    if wants_json(args):
-        say_json(page)
-        return
-    if not page.items:
-        say("no policy yet; put one in force with `interlock policy apply FILE`")
-        return
-    columns = (Column("SNAPSHOT"), Column("MADE"), Column("BY", flexible=True), Column("RULES"), Column(""))
-    say_table(
-        columns,
-        [
-            (
-                each.snapshot,
-                when(each.created_at),
-                safe(each.created_by or "-"),
-                str(len(each.document.get("rules", ()))),
-                Cell("in force", "green") if each.snapshot == active else "",
-            )
-            for each in typed(page.items, list[Policy])
-        ],
+    (
+        Table(snapshots)
+        .column("SNAPSHOT", lambda each: each.snapshot)
+        .column("MADE", lambda each: when(each.created_at))
+        .column("BY", lambda each: each.created_by or "-", flexible=True)
+        .column("RULES", lambda each: str(len(each.document.get("rules", ()))))
+        .column("", lambda each: Cell("in force", "green") if each.snapshot == active else "")
+        .say()
     )
-    say(*filter(None, [more(page, "interlock policy snapshots", args)]))
 
 
 def _afterwards(evaluation: Evaluation) -> str:
     return f", and within the rate: {evaluation.then}" if evaluation.then else ""
-
-
-def _change(change: Change) -> tuple[str | Cell, ...]:
-    rule = safe(change.after.rule or "default")
-    return (
-        change.job_id,
-        safe(change.topic),
-        _decision(change.before.decision),
-        _decision(change.after.decision),
-        rule,
-        listed(change.differs),
-    )
 
 
 def _decision(word: str) -> Cell:
@@ -229,7 +176,7 @@ def declare_policy() -> Parser:
     verbs = parser.add_subparsers(metavar=_VERBS, required=True, parser_class=Parser)
     for name, declare, run, text in (
         ("check", _declare_file, run_check, "find what is wrong with a policy file; needs no store"),
-        ("apply", _declare_file, run_apply, "put a policy file in force"),
+        ("apply", _declare_apply, run_apply, "put a policy file in force"),
         ("show", _declare_show, run_show, "print the policy in force, or an earlier one"),
         ("evaluate", _declare_evaluate, run_evaluate, "what would happen to an action, and why"),
         ("simulate", _declare_simulate, run_simulate, "what a policy file would change for the last jobs"),
@@ -244,13 +191,17 @@ def declare_policy() -> Parser:
         ("rollback", _declare_rollback, run_rollback, "put an earlier policy back in force"),
     ):
         verb = verbs.add_parser(name, **told(text))
-        _finish(verb, declare, run, offline=name == "check")
+        declare(verb)
+        if name == "check":
+            as_json(verb)
+            verb.set_defaults(run=run)
+        else:
+            finished(verb, run)
     return parser
 
 
 def run_check(args: Namespace) -> int:
     """Read a policy file, and say what it is."""
-    from interlock.cli.output import counted, say, say_json
     from interlock.rooms.policy.language import snapshot_id
 
     _, (document, warnings) = check_policy_file(args.file)
@@ -271,105 +222,99 @@ def run_check(args: Namespace) -> int:
 
 def run_apply(args: Namespace) -> int:
     """Put a policy file in force."""
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import answer, connected
 
     text, (_, warnings) = check_policy_file(args.file)
     if not wants_json(args):
         warn_of(args.file, warnings)
     with connected(args) as client:
-        say_in_force(client.policy_put(text), as_json=wants_json(args))
-    return Exit.DONE
+        return answer(args, client.policy_put(text, expecting=args.expecting), say_in_force)
 
 
 def run_rollback(args: Namespace) -> int:
     """Put an earlier policy in force again."""
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
-        say_in_force(client.policy_rollback(args.snapshot), as_json=wants_json(args))
-    return Exit.DONE
+        return answer(args, client.policy_rollback(args.snapshot), say_in_force)
 
 
 def run_show(args: Namespace) -> int:
     """Print a policy so that it can be put into a file."""
-    from interlock.cli.connection import connected, typed
+    from interlock.cli.connection import answer_call
     from interlock.wire.policy import Policy
 
-    with connected(args) as client:
-        found = (
-            client.call("GET", "policy", "snapshots", args.snapshot)
-            if args.snapshot
-            else client.call("GET", "policy")
-        )
-    if wants_json(args):
-        say_json(found)
-    else:
-        say_policy(typed(found, Policy))
-    return Exit.DONE
+    where = ("policy", "snapshots", args.snapshot) if args.snapshot else ("policy",)
+    return answer_call(args, "GET", *where, kind=Policy, tell=say_policy)
 
 
 def run_evaluate(args: Namespace) -> int:
     """Ask what would happen to an action."""
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import answer, connected
 
     job = _asked(args)
     if args.policy:
         job["policy"], _ = read_policy(args.policy)
     with connected(args) as client:
-        say_evaluation(client.policy_evaluate(job), as_json=wants_json(args))
-    return Exit.DONE
+        return answer(args, client.policy_evaluate(job), say_evaluation)
 
 
 def run_simulate(args: Namespace) -> int:
     """Hold a policy file against the last jobs."""
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import answer, connected
 
     text, _ = read_policy(args.file)
     with connected(args) as client:
-        say_simulation(client.policy_simulate(text, last=args.last), as_json=wants_json(args))
-    return Exit.DONE
+        return answer(args, client.policy_simulate(text, last=args.last), say_simulation)
 
 
 def run_test(args: Namespace) -> int:
     """Run a file of cases."""
-    from interlock.cli.policy_cases import tested
-
     return tested(args)
 
 
 def run_observed(args: Namespace) -> int:
     """List what enforcement would have stopped."""
-    from interlock.cli.connection import connected, listing
+    from interlock.cli.connection import answer_list
+    from interlock.wire.jobs import Job
 
-    with connected(args) as client:
-        page = listing(client, "policy", "observed", limit=args.limit, cursor=args.cursor, query={})
-    say_observed(page, args)
-    return Exit.DONE
+    return answer_list(
+        args,
+        "policy",
+        "observed",
+        kind=Job,
+        tell=say_observed,
+        command="interlock policy observed",
+        nothing="nothing observed; a policy with `mode: observe` releases each job and records what it would stop",
+    )
 
 
 def run_snapshots(args: Namespace) -> int:
     """List every policy that was ever in force."""
-    from interlock.cli.connection import connected, listing
+    from interlock.cli.connection import answer_page, connected, listing, more
+    from interlock.wire.policy import Policy
 
     with connected(args) as client:
         page = listing(client, "policy", "snapshots", limit=args.limit, cursor=args.cursor, query={})
         active = client.policy_get().snapshot
-    say_snapshots(page, active, args)
-    return Exit.DONE
 
+    def tell(snapshots: Sequence[Policy]) -> None:
+        say_snapshots(snapshots, active)
 
-def _finish(
-    verb: Parser, declare: Callable[[Parser], None], run: Callable[[Namespace], int], *, offline: bool
-) -> None:
-    declare(verb)
-    as_json(verb)
-    if not offline:
-        connecting(verb)
-    verb.set_defaults(run=run)
+    nothing = "no policy yet; put one in force with `interlock policy apply FILE`"
+    following = more(page, "interlock policy snapshots", args)
+    return answer_page(args, page, kind=Policy, tell=tell, nothing=nothing, following=following)
 
 
 def _declare_file(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", help="YAML or JSON; - is stdin")
+
+
+def _declare_apply(parser: Parser) -> None:
+    _declare_file(parser)
+    parser.add_argument(
+        "--expecting", metavar="SNAPSHOT", help="only if this one (sha256:…) is in force now; else exit 1"
+    )
 
 
 def _declare_show(parser: Parser) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_type_hints
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, wants_json
+from interlock.cli.output import say, say_json, without_password
 
 if TYPE_CHECKING:
     from interlock.service.operator import Greeting
@@ -25,8 +26,6 @@ def declare_version() -> Parser:
 
 def run_version(args: Namespace) -> int:
     """Print it."""
-    from interlock.cli.output import say, say_json
-
     version = installed_version()
     if wants_json(args):
         say_json({"version": version})
@@ -99,7 +98,7 @@ def declare_serve() -> Parser:
 def run_serve(args: Namespace) -> int:
     """Serve until told to stop."""
     from interlock.api.server import serve
-    from interlock.cli.trouble import bad_setting, explained
+    from interlock.cli.connection import bad_setting, explained
     from interlock.service.settings import BadSetting, Settings, settings_from
 
     given = {name: getattr(args, name, None) for name in Settings.__struct_fields__}
@@ -167,8 +166,6 @@ def _stop(number: int, frame: object) -> NoReturn:
 
 
 def _announce(settings: Settings, address: str, greeting: Greeting, *, as_json: bool) -> None:
-    from interlock.cli.output import say, say_json, without_password
-
     store, admin = without_password(settings.store), greeting.admin
     sign_in = address + greeting.sign_in.path if greeting.sign_in else None
     if as_json:

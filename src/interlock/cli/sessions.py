@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, Run, as_json, connecting, given, paging, told, wants_json
+from interlock.cli.options import Parser, finished, given, paging, told, wants_json
+from interlock.cli.output import Table, safe, say, say_json, state_cell, when
 
 if TYPE_CHECKING:
     from interlock.wire.sessions import Session
@@ -26,21 +28,20 @@ def declare_sessions() -> Parser:
     whose.add_argument("--principal", metavar="NAME", help="those of this person (admins only)")
     whose.add_argument("--all", action="store_true", help="those of everybody (admins only)")
     paging(parser)
-    _ends(parser, run_sessions)
-    return parser
+    return finished(parser, run_sessions)
 
 
 def declare_session() -> Parser:
     """The options of `interlock session …`."""
     parser = Parser(
         "interlock session",
-        description="End a session of the console: your own, or as an admin that of anybody.",
+        description="End a session of the console: your own, or as an admin that of another person.",
         examples=("interlock session end ses_…",),
     )
     verbs = parser.add_subparsers(metavar="end", required=True, parser_class=Parser)
-    end = verbs.add_parser("end", **told("sign out whoever has it, at once"))
+    end = verbs.add_parser("end", **told("sign its person out at once"))
     end.add_argument("id", metavar="ID", help="the session's id")
-    _ends(end, run_end)
+    finished(end, run_end)
     return parser
 
 
@@ -54,48 +55,39 @@ def declare_open() -> Parser:
         examples=("interlock open", "interlock open --print", "interlock open --url http://127.0.0.1:8800"),
     )
     parser.add_argument("--print", action="store_true", dest="only_print", help="print the link instead")
-    _ends(parser, run_open)
-    return parser
+    return finished(parser, run_open)
 
 
 def run_sessions(args: Namespace) -> int:
     """List sessions."""
-    from interlock.cli.connection import connected, listing, more, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_list
     from interlock.wire.sessions import Session
 
-    query = {"principal": args.principal, "all": "true" if args.all else None}
-    with connected(args) as client:
-        page = listing(client, "sessions", limit=args.limit, cursor=args.cursor, query=query)
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        _say_sessions(typed(page.items, list[Session]))
-        command = "interlock sessions --all" if args.all else "interlock sessions"
-        say(*filter(None, [more(page, command, args, {"principal": args.principal})]))
-    else:
-        say("nobody signed in; `interlock open` opens the console")
-    return Exit.DONE
+    return answer_list(
+        args,
+        "sessions",
+        kind=Session,
+        tell=_say_sessions,
+        command="interlock sessions --all" if args.all else "interlock sessions",
+        nothing="no sessions yet; `interlock open` opens the console and signs you in",
+        query={"principal": args.principal, "all": "true" if args.all else None},
+        options={"principal": args.principal},
+    )
 
 
 def run_end(args: Namespace) -> int:
     """End one session."""
-    from interlock.cli.connection import connected
-    from interlock.cli.output import safe, say, say_json
+    from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
         ended = client.end_session(args.id)
-    if wants_json(args):
-        say_json(ended)
-    else:
-        say(f"{safe(ended.session_id)} of {safe(ended.principal)} has ended")
-    return Exit.DONE
+    words = f"{safe(ended.session_id)} of {safe(ended.principal)} has ended"
+    return answer(args, ended, lambda _: say(words))
 
 
 def run_open(args: Namespace) -> int:
     """Make a link, and open it."""
     from interlock.cli.connection import connected
-    from interlock.cli.output import say, say_json
 
     server = (given(args, "url") or os.environ.get("INTERLOCK_URL") or _LOCAL_SERVER).rstrip("/")
     with connected(_at_the_store(args)) as client:
@@ -129,34 +121,15 @@ def _opened(link: str) -> bool:
     return webbrowser.open(link)
 
 
-def _say_sessions(sessions: list[Session]) -> None:
-    from interlock.cli.output import Column, safe, say_table, state_cell, when
-
-    columns = (
-        Column("ID"),
-        Column("PERSON", flexible=True),
-        Column("STATE"),
-        Column("BY"),
-        Column("FROM", flexible=True),
-        Column("OPENED"),
-        Column("SEEN"),
+def _say_sessions(sessions: Sequence[Session]) -> None:
+    (
+        Table(sessions)
+        .column("ID", lambda each: each.session_id)
+        .column("PERSON", lambda each: each.principal, flexible=True)
+        .column("STATE", lambda each: state_cell("live" if each.live else "over"))
+        .column("BY", lambda each: each.by or "-")
+        .column("FROM", lambda each: each.client or "-", flexible=True)
+        .column("OPENED", lambda each: when(each.opened_at))
+        .column("SEEN", lambda each: when(each.seen_at))
+        .say()
     )
-    rows = [
-        (
-            each.session_id,
-            safe(each.principal),
-            state_cell("live" if each.live else "over"),
-            safe(each.by or "-"),
-            safe(each.client or "-"),
-            when(each.opened_at),
-            when(each.seen_at),
-        )
-        for each in sessions
-    ]
-    say_table(columns, rows)
-
-
-def _ends(parser: ArgumentParser, run: Run) -> None:
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run)

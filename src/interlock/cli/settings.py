@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, as_json, connecting, wants_json
+from interlock.cli.options import Parser, finished
+from interlock.cli.output import Table, exactly, safe, say, say_fields
 
 if TYPE_CHECKING:
     from interlock.wire.settings import ServerSettings, Setting
@@ -22,29 +22,19 @@ def declare_settings() -> Parser:
         "It needs the role operate or admin, in the tenant `default`.",
         examples=("interlock settings", "interlock settings --json"),
     )
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_settings)
-    return parser
+    return finished(parser, run_settings)
 
 
 def run_settings(args: Namespace) -> int:
     """Read and print them."""
-    from interlock.cli.connection import connected
-    from interlock.cli.output import say_json
+    from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
         found = client.settings()
-    if wants_json(args):
-        say_json(found)
-    else:
-        _say(found)
-    return Exit.DONE
+    return answer(args, found, _say)
 
 
 def _say(found: ServerSettings) -> None:
-    from interlock.cli.output import Column, exactly, safe, say, say_fields, say_table
-
     say_fields(
         [
             ("version", safe(found.version)),
@@ -53,9 +43,13 @@ def _say(found: ServerSettings) -> None:
         ]
     )
     say("")
-    columns = (Column("SETTING"), Column("VALUE", flexible=True), Column("FROM"))
-    rows = ((safe(each.name), safe(_value(each)), safe(each.source or "-")) for each in found.settings)
-    say_table(columns, rows)
+    (
+        Table(found.settings)
+        .column("SETTING", lambda setting: setting.name)
+        .column("VALUE", _value, flexible=True)
+        .column("FROM", lambda setting: setting.source or "-")
+        .say()
+    )
 
 
 def _value(setting: Setting) -> str:

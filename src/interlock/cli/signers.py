@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, told, wants_json
+from interlock.cli.options import Parser, finished, told
+from interlock.cli.output import Cell, Table, say
 from interlock.cli.values import words
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
+    from interlock.wire.grants import Signer
 
 
 def declare_signer() -> Parser:
@@ -39,78 +41,56 @@ def declare_signer() -> Parser:
         "tasks", metavar="TASKS", type=_tasks, help="all of them: names or globs, or - for none"
     )
     for verb, run in ((add, run_add), (listing, run_list), (revoke, run_revoke), (require, run_require)):
-        as_json(verb)
-        connecting(verb)
-        verb.set_defaults(run=run)
+        finished(verb, run)
     return parser
 
 
 def run_add(args: Namespace) -> int:
     """Register one key."""
-    from interlock.cli.connection import connected
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
         signer = client.signer_add(_public_key(args.public_key), person=args.person)
-    if wants_json(args):
-        say_json(signer)
-    else:
-        say(f"{signer.fingerprint} now signs for {signer.person}")
-    return Exit.DONE
+    return answer(args, signer, lambda signer: say(f"{signer.fingerprint} now signs for {signer.person}"))
 
 
 def run_list(args: Namespace) -> int:
     """List keys."""
-    from interlock.cli.connection import connected, listing, typed
-    from interlock.cli.grants import say_signers
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_page, connected, listing
     from interlock.wire.grants import Signer
 
     with connected(args) as client:
         page = listing(client, "signers", limit=1000, cursor=None, query={})
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        say_signers(typed(page.items, list[Signer]))
-    else:
-        say("no keys yet; register one with `interlock signer add KEY.pub`")
-    return Exit.DONE
+    nothing = "no keys yet; register one with `interlock signer add KEY.pub`"
+    return answer_page(args, page, kind=Signer, tell=say_signers, nothing=nothing)
 
 
 def run_revoke(args: Namespace) -> int:
     """Stop trusting one key."""
-    from interlock.cli.connection import connected
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
         signer = client.signer_revoke(args.fingerprint)
-    if wants_json(args):
-        say_json(signer)
-    else:
-        say(
-            f"{signer.fingerprint} is no longer trusted; what is left of grants signed with it cannot be claimed"
-        )
-    return Exit.DONE
+    then = "is no longer trusted; what is left of grants signed with it cannot be claimed"
+    return answer(args, signer, lambda signer: say(f"{signer.fingerprint} {then}"))
 
 
 def run_require(args: Namespace) -> int:
     """Set which tasks need a signed grant."""
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer, connected, typed
     from interlock.wire.grants import GrantTerms, GrantTermsBody
 
     with connected(args) as client:
         before = _signed_tasks(client)
         found = client.call("PUT", "grants", "terms", body=GrantTermsBody(signed_tasks=list(args.tasks)))
-    if wants_json(args):
-        say_json(found)
-        return Exit.DONE
-    terms = typed(found, GrantTerms)
-    say(f"signed grants only: {', '.join(terms.signed_tasks) or 'nothing'}")
-    dropped = [task for task in before if task not in terms.signed_tasks]
-    if dropped:
-        say(f"no longer: {', '.join(dropped)}")
-    return Exit.DONE
+
+    def tell(found: object) -> None:
+        terms = typed(found, GrantTerms)
+        say(f"signed grants only: {', '.join(terms.signed_tasks) or 'nothing'}")
+        if dropped := [task for task in before if task not in terms.signed_tasks]:
+            say(f"no longer: {', '.join(dropped)}")
+
+    return answer(args, found, tell)
 
 
 def _signed_tasks(client: Interlock) -> Sequence[str]:
@@ -154,3 +134,19 @@ def _key_text(given: str) -> str:
 
 def _tasks(text: str) -> tuple[str, ...]:
     return () if text == "-" else words(text)
+
+
+def say_signers(signers: Sequence[Signer]) -> None:
+    """A table of the keys that may sign grants."""
+
+    def state(signer: Signer) -> Cell:
+        return Cell("revoked", "red") if signer.revoked_at else Cell("trusted", "green")
+
+    (
+        Table(signers)
+        .column("FINGERPRINT", lambda signer: signer.fingerprint)
+        .column("PERSON", lambda signer: signer.person)
+        .column("STATE", state)
+        .column("ADDED BY", lambda signer: signer.added_by or "-", optional=True)
+        .say()
+    )

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, wants_json
-from interlock.cli.output import safe
+from interlock.cli.options import Parser, as_json, finished, told, wants_json
+from interlock.cli.output import counted, painted, safe, say, say_json
 
 if TYPE_CHECKING:
     from interlock.wire.shared import Touched
-
 
 DELETED = "deleted"
 _GIT_SECONDS = 60
@@ -171,16 +170,12 @@ def declare_touch() -> Parser:
     parser.add_argument("--version", metavar="VERSION", help="with --key: its version now")
     parser.add_argument("--previous-version", metavar="VERSION", help="with --key: the one you started from")
     parser.add_argument("--summary", default="", help="what you did, in a few words")
-    as_json(parser)
-    connecting(parser, key_option="--api-key")
-    parser.set_defaults(run=run_touch)
-    return parser
+    return finished(parser, run_touch, key_option="--api-key")
 
 
 def run_touch(args: Namespace) -> int:
     """Report the changes, and say whose work they collide with."""
     from interlock.cli.connection import connected
-    from interlock.cli.output import say_json
 
     try:
         changes = _changes(args)
@@ -221,20 +216,82 @@ def _changes(args: Namespace) -> list[dict[str, str]]:
 
 
 def _tell(done: Sequence[Touched]) -> None:
-    from interlock.cli.output import counted, painted, safe, say
-
     say(f"reported {counted(len(done), 'change')}")
     say(*(f"  {safe(each.key)} is {_state(each.version)}" for each in done[:_SHOWN_MAX]))
     for each in done:
         if each.conflict_id:
-            warning = (
-                f"! somebody works on {safe(each.key)}; see `interlock conflict show {each.conflict_id}`"
-            )
+            warning = f"! another principal works on {safe(each.key)}; see `interlock conflict show {each.conflict_id}`"
             say(painted(warning, "yellow"))
 
 
 def _state(version: str) -> str:
 
-    from interlock.cli.output import safe
-
     return "reported as deleted" if version == DELETED else f"at version {safe(version)}"
+
+
+MARK = "# interlock: report changed paths"
+# A commit has happened when these run, so they never fail it, and are not patient.
+LINES = {
+    "post-commit": "interlock touch --commit HEAD --patience 3s >/dev/null || true",
+    "post-merge": "interlock touch --since ORIG_HEAD --patience 3s >/dev/null || true",
+}
+
+
+def declare_hook() -> Parser:
+    """The options of `interlock hook …`."""
+    parser = Parser(
+        "interlock hook",
+        description="Report what git commits and merges change, so that others who work on it are told.",
+        examples=("interlock hook git", "interlock hook git --install"),
+    )
+    verbs = parser.add_subparsers(metavar="git", required=True, parser_class=Parser)
+    git = verbs.add_parser("git", **told("hooks for this git repository: print them, or put them in place"))
+    git.add_argument("--install", action="store_true", help="write post-commit and post-merge hooks")
+    as_json(git)
+    git.set_defaults(run=run_git)
+    return parser
+
+
+def run_git(args: Namespace) -> int:
+    """Print the hooks, or install them."""
+    if not args.install:
+        _print(args)
+        return Exit.DONE
+    folder = _hooks_folder()
+    installed = [str(_install(folder / name, line)) for name, line in LINES.items()]
+    if wants_json(args):
+        say_json({"installed": installed})
+    else:
+        say(
+            *(f"wrote {path}" for path in installed),
+            "They report to INTERLOCK_URL with INTERLOCK_KEY, or to the store in this folder.",
+        )
+    return Exit.DONE
+
+
+def _print(args: Namespace) -> None:
+    if wants_json(args):
+        say_json({name: _script(line) for name, line in LINES.items()})
+        return
+    for name, line in LINES.items():
+        say(f"# .git/hooks/{name}", *_script(line).splitlines(), "")
+    say("# `interlock hook git --install` puts them in place")
+
+
+def _hooks_folder() -> Path:
+
+    return hooks_folder(Path.cwd())
+
+
+def _install(hook: Path, line: str) -> Path:
+    """Write one hook. A hook that Interlock did not write is kept: the line to add is shown instead."""
+    if hook.exists() and MARK not in hook.read_text(errors="replace"):
+        raise Failed(f"{hook} exists; add this line to it yourself: {line}")
+    hook.parent.mkdir(parents=True, exist_ok=True)
+    hook.write_text(_script(line))
+    hook.chmod(0o755)
+    return hook
+
+
+def _script(line: str) -> str:
+    return f"#!/bin/sh\n{MARK}\n{line}\n"

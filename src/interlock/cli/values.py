@@ -38,12 +38,12 @@ def some_seconds(text: str) -> int:
     """A duration in seconds that is one."""
     found = seconds(text)
     if found < 1:
-        raise ArgumentTypeError(f"{text!r} is no time; write 1s or more")
+        raise ArgumentTypeError(f"{text!r} is not a duration; write 1s or more")
     return found
 
 
 def count_to(most: int) -> Callable[[str], int]:
-    """How many; from one to so many."""
+    """A parser of numbers from 1 to `most`."""
 
     def count(text: str) -> int:
         if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):

@@ -8,18 +8,26 @@ and any other exit is final unless `--retry-any`. The worker keeps trying while 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
+import signal
 from argparse import Namespace
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, given, makes_store, wants_json
+from interlock.cli.options import Parser, finished, given, makes_store, wants_json
+from interlock.cli.output import say, say_json
+from interlock.kernel.codec.strict import DEPTH_MAX, JsonRefused, parse
+from interlock.sdk.outcomes import Final, InvalidRequest, Retryable
+from interlock.sdk.worker_jobs import AsyncWork, Settled
 
 if TYPE_CHECKING:
-    from interlock.sdk.worker_jobs import Settled
-    from interlock.wire.identity import PermitKey
     from interlock.wire.jobs import HeldJob
-
 
 _EVERY_TOPIC = ("**",)
 _MORE = """\
@@ -62,19 +70,13 @@ def declare_worker() -> Parser:
     )
     parser.add_argument("--retry-any", action="store_true", help="every failure asks for another attempt")
     parser.add_argument("--once", action="store_true", help="wait for one job, do it, and end")
-    as_json(parser)
-    connecting(parser, gives_up=False)
-    parser.set_defaults(run=run_worker)
-    return parser
+    return finished(parser, run_worker, gives_up=False)
 
 
 def run_worker(args: Namespace) -> int:
     """Work until told to stop; with `--once`, end as the job did."""
     from interlock.cli.connection import translated
-    from interlock.sdk.outcomes import InvalidRequest
     from interlock.sdk.worker import Worker
-    from interlock.sdk.worker_commands import run_command
-    from interlock.sdk.worker_jobs import Settled
 
     ends: list[Settled] = []
 
@@ -107,8 +109,6 @@ def run_worker(args: Namespace) -> int:
 def _tell(job: HeldJob, end: Settled, *, as_json: bool) -> None:
     import sys
 
-    from interlock.cli.output import say, say_json
-
     if as_json:
         say_json(
             {"job_id": job.id, "topic": job.topic, "attempt": job.attempt, "fence": job.fence, "outcome": end}
@@ -118,79 +118,99 @@ def _tell(job: HeldJob, end: Settled, *, as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def declare_retry() -> Parser:
-    """The options of `interlock retry`."""
-    parser = Parser(
-        "interlock retry",
-        description="Put a job that failed for good back to work, with all its attempts before it again.",
-        examples=("interlock jobs --state FAILED", "interlock retry job_0190…"),
+TEMPFAIL = 75
+OUTPUT_BYTES_MAX = 128 * 1024
+STOP_SECONDS = 5.0
+# A result travels one level inside the body of its call.
+_RESULT_DEPTH_MAX = DEPTH_MAX - 1
+
+
+def run_command(command: str, *, retry_any: bool = False) -> Callable[[AsyncWork], Awaitable[Any]]:
+    """A handler that gives each job to `command`, a line for the shell.
+
+    It is ended, with everything it started, when its job is lost: SIGTERM, then SIGKILL.
+    """
+
+    async def run(work: AsyncWork) -> Any:
+        process = await _started(command, _environment(work))
+        try:
+            output = await _talk(process, msgspec.json.encode(work.payload))
+        except BaseException:
+            await _end(process)
+            raise
+        return _result(process.returncode, output, retry_any=retry_any)
+
+    return run
+
+
+async def _started(command: str, environment: dict[str, str]) -> Process:
+    """Start the command as the leader of a group of its own; if the job is lost meanwhile, end the group."""
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_shell(
+            command, stdin=PIPE, stdout=PIPE, env=environment, start_new_session=True
+        )
     )
-    parser.add_argument("id", metavar="ID", help="the id of a job in state FAILED")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_retry)
-    return parser
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # Cut off in the middle of starting, asyncio would end the shell alone and leave its children.
+        await _end(await starting)
+        raise
 
 
-def declare_keys() -> Parser:
-    """The options of `interlock keys`."""
-    parser = Parser(
-        "interlock keys",
-        description="Show the public keys that check permits, or sign with a new one.\n"
-        "(`interlock key` makes the keys that people and programs log in with.)",
-        examples=("interlock keys", "interlock keys rotate", "interlock keys rotate --revoke"),
-    )
-    parser.add_argument("verb", nargs="?", choices=("list", "rotate"), default="list", help="list or rotate")
-    parser.add_argument(
-        "--lead-seconds", type=int, metavar="N", default=300, help="publish it so long before it signs"
-    )
-    parser.add_argument(
-        "--revoke", action="store_true", help="a key was stolen: withdraw every other at once"
-    )
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_keys)
-    return parser
+async def _talk(process: Process, payload: bytes) -> bytes:
+    """Write the payload, read what comes, wait for the end. A command need not read its input."""
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("the command was started without pipes")
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(payload)
+        await process.stdin.drain()
+    process.stdin.close()
+    output = bytearray()
+    while chunk := await process.stdout.read(65536):
+        output += chunk
+        if len(output) > OUTPUT_BYTES_MAX:
+            raise Final(f"the command printed more than {OUTPUT_BYTES_MAX} bytes; print a reference instead")
+    await process.wait()
+    return bytes(output)
 
 
-def run_retry(args: Namespace) -> int:
-    """Put one dead letter back."""
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say, say_json
-    from interlock.wire.jobs import Job
-
-    with connected(args) as client:
-        found = client.call("POST", "jobs", args.id, "retry", body={})
-    if wants_json(args):
-        say_json(found)
-    else:
-        job = typed(found, Job)
-        say(f"{job.id} is {job.state} again")
-    return Exit.DONE
+def _result(code: int | None, output: bytes, *, retry_any: bool) -> Any:
+    if code == 0:
+        return _parsed(output)
+    how = f"the command was ended by signal {-code}" if code is not None and code < 0 else f"exit {code}"
+    if code == TEMPFAIL or retry_any:
+        raise Retryable(how)
+    raise Final(how)
 
 
-def run_keys(args: Namespace) -> int:
-    """Show or rotate the keys of permits."""
-    from interlock.cli.connection import connected
-    from interlock.cli.output import say_json
-
-    with connected(args) as client:
-        if args.verb == "rotate":
-            found = client.rotate_permit_keys(lead_seconds=args.lead_seconds, revoke=args.revoke)
-        else:
-            found = client.permit_keys()
-    if wants_json(args):
-        say_json(found)
-    else:
-        _say_keys(found.keys)
-    return Exit.DONE
+def _parsed(output: bytes) -> Any:
+    """What was printed: as JSON if the service can keep it so, else as text. The work is done, whatever it says."""
+    try:
+        return parse(output, depth_max=_RESULT_DEPTH_MAX)
+    except JsonRefused:
+        return output.decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}").strip() or None
 
 
-def _say_keys(keys: Sequence[PermitKey]) -> None:
-    from interlock.cli.output import Column, say_table, when
+async def _end(process: Process) -> None:
+    for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, STOP_SECONDS)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), seconds)
+            return
 
-    columns = (Column("KEY"), Column("SIGNS FROM"), Column("PUBLISHED UNTIL"))
-    say_table(
-        columns,
-        ((key.kid, when(key.signs_from), when(key.published_until)) for key in keys),
-    )
+
+def _environment(work: AsyncWork) -> dict[str, str]:
+    left = work.last_checkpoint
+    # The worker's own key stays with the worker: a command gets a permit for its job, and no more.
+    inherited = {name: value for name, value in os.environ.items() if name != "INTERLOCK_KEY"}
+    return inherited | {
+        "INTERLOCK_PERMIT": work.permit,
+        "INTERLOCK_JOB_ID": work.id,
+        "INTERLOCK_JOB_HASH": work.job_hash,
+        "INTERLOCK_TOPIC": work.topic,
+        "INTERLOCK_FENCE": str(work.fence),
+        "INTERLOCK_ATTEMPT": str(work.attempt),
+        "INTERLOCK_CHECKPOINT": "" if left is None else msgspec.json.encode(left).decode(),
+    }

@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from interlock.cli.decisions import binding, shown_hash
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
-from interlock.cli.output import Column, counted, exactly, listed, painted, safe, say, say_table
-from interlock.cli.run_page import ENDED
+from interlock.cli.options import Parser, finished, paging, wants_json
+from interlock.cli.output import (
+    Table,
+    counted,
+    exactly,
+    listed,
+    painted,
+    safe,
+    say,
+    say_json,
+)
+from interlock.cli.runs import ENDED
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -24,44 +33,47 @@ _DONE = {"define": "is defined:", "show": "has", "delete": "is forgotten; it had
 
 def say_workflows(workflows: Sequence[Workflow]) -> None:
     """A table of workflows."""
-    columns = (Column("WORKFLOW"), Column("STEPS", flexible=True))
-    rows = ((safe(each.id), [step.id for step in each.steps]) for each in workflows)
-    say_table(columns, ((name, listed(steps, "none: a run is a slot")) for name, steps in rows))
+
+    def steps(workflow: Workflow) -> str:
+        return listed([step.id for step in workflow.steps], "none: a run is a slot")
+
+    (
+        Table(workflows)
+        .column("WORKFLOW", lambda workflow: workflow.id)
+        .column("STEPS", steps, flexible=True)
+        .say()
+    )
 
 
 def say_steps(verb: str, workflow: Workflow) -> None:
     """What a workflow's runs do, after it was defined, shown or deleted."""
     steps = workflow.steps
     say(f"{safe(workflow.id)} {_DONE[verb]} {counted(len(steps), 'step')}")
-    if not steps:
-        return
-    columns = (Column("STEP"), Column("KIND"), Column("TOPIC", flexible=True), Column("AFTER", flexible=True))
-    say_table(
-        columns,
+    if steps:
         (
-            (
-                safe(step.id),
-                step.kind,
-                safe(step.topic or "-"),
-                listed(step.depends_on),
-            )
-            for step in steps
-        ),
-    )
+            Table(steps)
+            .column("STEP", lambda step: step.id)
+            .column("KIND", lambda step: step.kind)
+            .column("TOPIC", lambda step: step.topic or "-", flexible=True)
+            .column("AFTER", lambda step: listed(step.depends_on), flexible=True)
+            .say()
+        )
 
 
 def say_run_steps(run: RunWithSteps) -> None:
     """How far a run came, step by step."""
     state = ENDED.get(run.state, f"is {run.state}")
     say(f"{run.run_id} of {painted(safe(run.workflow), 'bold')} {state}")
-    steps = run.steps
-    if not steps:
+    if not run.steps:
         say("it has no steps: it is a slot")
         return
-    columns = (Column("STEP"), Column("STATE"), Column("JOB"), Column("WHY", flexible=True, optional=True))
-    say_table(
-        columns,
-        ((safe(step.id), step.state, step.job_id or "-", safe(_why(step))) for step in steps),
+    (
+        Table(run.steps)
+        .column("STEP", lambda step: step.id)
+        .column("STATE", lambda step: step.state)
+        .column("JOB", lambda step: step.job_id or "-")
+        .column("WHY", _why, flexible=True, optional=True)
+        .say()
     )
 
 
@@ -73,18 +85,13 @@ def _why(step: RunStep) -> str:
 
 def say_timeline(entries: Sequence[AuditEntry]) -> None:
     """What happened to a run, oldest first."""
-    columns = (Column("AT"), Column("WHO", flexible=True), Column("DID"), Column("TO"))
-    say_table(
-        columns,
-        (
-            (
-                exactly(entry.at),
-                safe(entry.actor or "-"),
-                safe(entry.action),
-                safe(entry.subject or "-"),
-            )
-            for entry in entries
-        ),
+    (
+        Table(entries)
+        .column("AT", lambda entry: exactly(entry.at))
+        .column("WHO", lambda entry: entry.actor or "-", flexible=True)
+        .column("DID", lambda entry: entry.action)
+        .column("TO", lambda entry: entry.subject or "-")
+        .say()
     )
 
 
@@ -96,7 +103,7 @@ verbs:
   delete ID             forget it; runs under way go on
   run RUN               how far a run came, step by step
   timeline RUN          what happened to a run, oldest first
-  approve RUN STEP      say yes to a step that asks people
+  approve RUN STEP      approve a step that asks people
   rerun RUN --from STEP run it again from a step
   forget RUN            forget a run that is over
 
@@ -113,10 +120,7 @@ def declare_workflows() -> Parser:
         examples=("interlock workflows", "interlock workflow define nightly steps.yaml"),
     )
     paging(parser)
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_workflows)
-    return parser
+    return finished(parser, run_workflows)
 
 
 def declare_workflow() -> Parser:
@@ -141,34 +145,27 @@ def declare_workflow() -> Parser:
     parser.add_argument("--from", dest="from_step", metavar="STEP", help="where to begin again")
     parser.add_argument("--reason", default="", help="why you approve; it is kept")
     binding(parser)
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_workflow)
-    return parser
+    return finished(parser, run_workflow)
 
 
 def run_workflows(args: Namespace) -> int:
     """List workflows."""
-    from interlock.cli.connection import connected, listing, more, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_list
     from interlock.wire.workflows import Workflow
 
-    with connected(args) as client:
-        page = listing(client, "workflows", limit=args.limit, cursor=args.cursor, query={})
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        say_workflows(typed(page.items, list[Workflow]))
-        say(*filter(None, [more(page, "interlock workflows", args)]))
-    else:
-        say("no workflows yet; define one with `interlock workflow define ID steps.yaml`")
-    return Exit.DONE
+    return answer_list(
+        args,
+        "workflows",
+        kind=Workflow,
+        tell=say_workflows,
+        command="interlock workflows",
+        nothing="no workflows yet; define one with `interlock workflow define ID steps.yaml`",
+    )
 
 
 def run_workflow(args: Namespace) -> int:
     """Do one thing with one workflow or run."""
     from interlock.cli.connection import connected
-    from interlock.cli.output import say_json
     from interlock.wire.workflows import RerunBody
 
     steps = _steps(args) if args.verb == "define" else None
@@ -202,7 +199,6 @@ def run_workflow(args: Namespace) -> int:
 
 def _tell(args: Namespace, found: object) -> None:
     from interlock.cli.connection import typed
-    from interlock.cli.output import say
     from interlock.wire.approvals import Review
     from interlock.wire.workflows import RunWithSteps, Timeline, Workflow
 
@@ -223,7 +219,7 @@ def _tell(args: Namespace, found: object) -> None:
 
 
 def _approve(client: Interlock, args: Namespace) -> Review:
-    """Say yes to a step's job as it is shown here, or as `--job-hash` names it."""
+    """Approve a step's job as it is shown here, or as `--job-hash` names it."""
     from interlock.cli.connection import typed
     from interlock.wire.workflows import RunWithSteps
 

@@ -8,7 +8,7 @@ to be shown inside another site.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from time import perf_counter
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ from interlock.console.attempts import Attempts
 from interlock.console.client import Api, OperationFacts, Refusal, Refused, Respond
 from interlock.console.oidc import Providers
 from interlock.console.pages import PAGES
+from interlock.console.route import PageRoute
 from interlock.console.visit import Assets, Fields, Visit, cookie_of
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import StoreUnavailable
@@ -30,8 +31,6 @@ from interlock.service.logs import Log
 from interlock.service.router import MethodNotAllowed, NoRoute, Router
 from interlock.service.service import Service
 from interlock.wire.http import Headers, NotDecodable, Request, Response
-
-Page = Callable[[Visit], Awaitable[Response]]
 
 _PUBLIC_FORM_BYTES_MAX = 16 * 1024
 _FORM = "application/x-www-form-urlencoded"
@@ -69,8 +68,8 @@ class Console:
         self._assets = Assets()
         self._attempts = Attempts()
         self._providers = Providers(service.settings)
-        self._router: Router[_Route] = Router(
-            ((page.method, page.path, _Route(page.path, page.answer, page.public)) for page in PAGES),
+        self._router: Router[PageRoute] = Router(
+            ((page.method, page.path, page) for page in PAGES),
             spanning=("file", "key", "action_id"),
         )
         self._away_since: datetime | None = None
@@ -107,7 +106,7 @@ class Console:
         if request.path in ("/", "/console", "/console/"):
             return _front(request)
         route, path = self._router.find(request.method, request.path)
-        trace.route = route.template
+        trace.route = route.path
         if request.method not in ("GET", "HEAD"):
             _check_same_origin(request)
         token = cookie_of(request)
@@ -116,6 +115,7 @@ class Console:
             return self._to_sign_in(request)
         form = await _form(request, is_public=known is None)
         visit = self._visit(request, path, form, known, token if known else "")
+        _check_allowed(visit, route)
         await visit.note_position()  # before the page reads anything: what happens from now on is news to it
         return await route.answer(visit)
 
@@ -210,14 +210,10 @@ class Console:
         headers = (
             ("content-type", f"{kind}; charset=utf-8"),
             ("cache-control", "public, max-age=31536000, immutable"),
+            # Evidence is shown in a sandbox, which counts as another origin.
+            ("cross-origin-resource-policy", "cross-origin"),
         )
         return Response(status=200, headers=headers, body=data)
-
-
-class _Route(msgspec.Struct, frozen=True):
-    template: str
-    answer: Page
-    public: bool
 
 
 class _Trace:
@@ -268,6 +264,14 @@ def _check_same_origin(request: Request) -> None:
     if not is_ours:
         detail = "This came from another site, so nothing was done. Open the console itself and do it there."
         raise Refused(Refusal(code="cross_site", status=403, title="From another site", detail=detail))
+
+
+def _check_allowed(visit: Visit, route: PageRoute) -> None:
+    """A page that only leads to an operation is not for people who may not call it."""
+    if not route.operation or visit.may(route.operation):
+        return
+    detail = f"This needs the role {' or '.join(visit.roles_for(route.operation))}; ask an admin for it."
+    raise Refused(Refusal(code="forbidden", status=403, title="Not allowed", detail=detail))
 
 
 async def _form(request: Request, *, is_public: bool) -> Fields:

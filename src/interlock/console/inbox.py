@@ -69,6 +69,6 @@ async def _page(
 
 
 PAGES = (
-    PageRoute(path="/console/inbox", answer=show),
-    PageRoute(method="POST", path="/console/inbox", answer=decide),
+    PageRoute(path="/console/inbox", operation="list_inbox", answer=show),
+    PageRoute(method="POST", path="/console/inbox", operation="approve_job", answer=decide),
 )

@@ -29,4 +29,4 @@ async def _unnamed(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield b"\n".join(line for line in block.split(b"\n") if not line.startswith(b"event:"))
 
 
-PAGES = (PageRoute(path="/console/events", answer=events),)
+PAGES = (PageRoute(path="/console/events", operation="stream_events", answer=events),)

@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
-from interlock.console import approval, inbox, live, provider_sign_in, sign_in
+from interlock.console import (
+    approval,
+    audit,
+    board,
+    conflicts,
+    deliveries,
+    effects,
+    grants,
+    inbox,
+    jobs,
+    live,
+    people,
+    policy,
+    provider_sign_in,
+    runs,
+    settings,
+    sign_in,
+    traffic,
+    workflows,
+)
 from interlock.console.route import PageRoute
 
 PAGES: tuple[PageRoute, ...] = (
@@ -10,5 +29,18 @@ PAGES: tuple[PageRoute, ...] = (
     *provider_sign_in.PAGES,
     *inbox.PAGES,
     *approval.PAGES,
+    *jobs.PAGES,
+    *board.PAGES,
+    *conflicts.PAGES,
+    *effects.PAGES,
+    *grants.PAGES,
+    *runs.PAGES,
+    *workflows.PAGES,
+    *policy.PAGES,
+    *audit.PAGES,
+    *traffic.PAGES,
+    *deliveries.PAGES,
+    *people.PAGES,
+    *settings.PAGES,
     *live.PAGES,
 )

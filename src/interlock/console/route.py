@@ -11,9 +11,14 @@ from interlock.wire.http import Response
 
 
 class PageRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """One page, or one thing that a form does. `public`: also for people who are not signed in."""
+    """One page, or one thing that a form does. `public`: also for people who are not signed in.
+
+    `operation` is the one of the API that it needs: whoever may not call that is neither shown the page nor offered
+    the form.
+    """
 
     path: str
     answer: Callable[[Visit], Awaitable[Response]]
+    operation: str = ""
     method: str = "GET"
     public: bool = False

@@ -35,6 +35,7 @@ _TO = (
     "account",
     "destination",
 )
+_OF_MONEY = ("Pays", "Refunds")
 _WHAT = (
     "service",
     "what",
@@ -55,11 +56,13 @@ _VERSION = ("version", "revision", "commit", "tag", "ref")
 def title_of(job: Job) -> str:
     """What a job does, in one short sentence without a full stop: `Pays 250.00 EUR to Acme in production`."""
     fields = _fields(job.payload)
-    verb = _verb(job.topic)
-    words = [verb or f"Runs {job.topic}"]
     money = money_in(fields)
+    verb = _verb(job.topic)
+    if verb in _OF_MONEY and not money:
+        verb = ""
+    words = [verb or f"Runs {job.topic}"]
     what = _first(fields, _WHAT)
-    if verb in ("Pays", "Refunds") and money:
+    if verb in _OF_MONEY and money:
         words.append(money)
     elif verb and verb != "Sends a message":
         words.append(what or (job.target.key if job.target else job.topic))
@@ -69,7 +72,7 @@ def title_of(job: Job) -> str:
         words.append(f"on {what}")
     if to := _first(fields, _TO):
         words.append(f"to {to}")
-    if money and verb not in ("Pays", "Refunds"):
+    if money and verb not in _OF_MONEY:
         words.append(f"({money})")
     if job.env:
         words.append(f"in {job.env}")
@@ -128,6 +131,6 @@ def _first(fields: Mapping[str, Any], names: tuple[str, ...]) -> str:
             count = len(cast("list[Any]", value))
             return f"{count} {'recipients' if name in ('to', 'recipients') else 'items'}"
         if isinstance(value, str | int) and not isinstance(value, bool) and str(value):
-            text = str(value)
+            text = f"{value} recipients" if name == "recipients" and isinstance(value, int) else str(value)
             return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 1]}…"
     return ""

@@ -30,9 +30,9 @@ _DECIDED_INSIDE: Mapping[str, tuple[str, ...]] = {
     "approve_job": ("review",),
     "reject_job": ("review",),
     "withdraw_vote": ("review",),
-    "ask_back": ("review", "operate", "admin"),
-    "comment_on_approval": ("submit", "review", "operate", "admin"),
-    "resolve_effect": ("operate", "admin", "review"),
+    "ask_back": ("review",),
+    "approve_step": ("review",),
+    "issue_grant": ("review", "admin"),
 }
 
 
@@ -135,12 +135,12 @@ class Visit:
 
     def may(self, operation_id: str) -> bool:
         """Whether the roles of who is signed in allow an operation. It is refused all the same if they do not."""
-        if self.known is None:
-            return False
-        if operation_id not in self._operations:
-            return False
-        roles = _DECIDED_INSIDE.get(operation_id) or self._operations[operation_id].roles
-        return not roles or any(role in self.known.roles for role in roles)
+        roles = self.roles_for(operation_id)
+        return self.known is not None and (not roles or any(role in self.known.roles for role in roles))
+
+    def roles_for(self, operation_id: str) -> tuple[str, ...]:
+        """The roles of which any one allows an operation; none: everybody may."""
+        return _DECIDED_INSIDE.get(operation_id) or self._operations[operation_id].roles
 
     def link(self, path: str, **query: object) -> str:
         """A link to a page, under the prefix that this server is mounted at."""

@@ -1,4 +1,4 @@
-"""Plays the scenes one after the other on one stage, and reports whether every promise was kept."""
+"""`interlock demo`: plays the scenes one after the other on one server, and reports whether every promise was kept."""
 
 from __future__ import annotations
 
@@ -6,14 +6,41 @@ import contextlib
 import signal
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Generator, Sequence
 from types import FrameType
 
+from interlock.cli.exits import Exit
+from interlock.cli.options import Parser
 from interlock.cli.output import counted, painted, say
-from interlock.demo.company import Company
-from interlock.demo.scenes import Scene
-from interlock.demo.stage import Stage, StageBroken
+from interlock.demo.scenes import SCENES, Scene
+from interlock.demo.server import Company, DemoBroken, DemoServer
 from interlock.demo.story import Promise, Story
+
+
+def declare_demo() -> Parser:
+    """The options of `interlock demo`."""
+    parser = Parser(
+        "interlock demo",
+        description="Start a server on a temporary store, play a few scenes against it with real clients,\n"
+        "and check what Interlock promises. Takes about 15 seconds and leaves nothing behind.\n"
+        "Exit code 1 if a promise was not kept. With --open, the server stays instead, filled with a company's day,\n"
+        "for you to look at in a browser.",
+        examples=("interlock demo", "interlock demo --open"),
+    )
+    parser.add_argument("--open", action="store_true", help="fill a server, print a sign-in link, and stay")
+    parser.set_defaults(run=run_demo)
+    return parser
+
+
+def run_demo(args: Namespace) -> int:
+    """Play every scene, or show a company's day."""
+    if args.open:
+        from interlock.demo.showcase import show
+
+        show()
+        return Exit.DONE
+    return Exit.DONE if perform(SCENES) else Exit.ERROR
 
 
 def perform(scenes: Sequence[Scene]) -> bool:
@@ -21,14 +48,14 @@ def perform(scenes: Sequence[Scene]) -> bool:
     story, begun = Story(), time.monotonic()
     say("A server starts on a temporary store. Everything below is real: real requests, real answers.")
     with _ending_tidily():
-        stage = Stage()
+        server = DemoServer()
         try:
-            with stage:
-                _play(scenes, Company(stage), story)
-        except StageBroken as broken:
-            story.keep([Promise(f"the stage holds ({broken})", kept=False)])
+            with server:
+                _play(scenes, Company(server), story)
+        except DemoBroken as broken:
+            story.keep([Promise(f"the server starts and answers ({broken})", kept=False)])
     say("")
-    story.keep([Promise("the server is gone, and so is its folder", stage.is_cleared)])
+    story.keep([Promise("the server is gone, and so is its folder", server.is_cleared)])
     return _concluded(story, time.monotonic() - begun)
 
 
@@ -49,16 +76,16 @@ def _play(scenes: Sequence[Scene], company: Company, story: Story) -> None:
         story.begin(scene.title)
         try:
             story.end(scene.play(company, story))
-        except (StageBroken, KeyError, TypeError) as error:
+        except (DemoBroken, KeyError, TypeError) as error:
             # An answer without what it must have is a promise broken too, not a crash of the demo.
-            detail = f"{type(error).__name__}: {error}; the server's log ends:\n{company.stage.log_end()}"
+            detail = f"{type(error).__name__}: {error}; the server's log ends:\n{company.server.log_end()}"
             story.keep([Promise(f"the scene can be played to its end ({detail})", kept=False)])
             return
 
 
 @contextlib.contextmanager
 def _ending_tidily() -> Generator[None]:
-    """Whoever ends the demo from outside ends it the way Ctrl-C does: nothing is left behind."""
+    """Let SIGTERM and SIGHUP end the demo as Ctrl-C does: nothing is left behind."""
     before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield

@@ -63,7 +63,7 @@ class Story:
         say(f"   {line}")
 
     def step(self, who: str, answer: Answer) -> Answer:
-        """Say what somebody did, and what the server answered."""
+        """Print what an actor did, and what the server answered."""
         self._answers[answer.status, answer.word] += 1
         style = "green" if answer.status < 300 else "yellow" if answer.status < 500 else "red"
         say(f"   {who:<44} {painted(f'{answer.status} {safe(answer.word)}', style)}")

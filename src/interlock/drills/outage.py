@@ -85,7 +85,7 @@ def _stopped(pid: int) -> Generator[int]:
     stopped: list[int] = []
     below = [pid]
     try:
-        for each in below:  # grows while it is read: whoever is stopped has no more children than these
+        for each in below:  # grows while it is read; a stopped process starts no more children
             _send(each, signal.SIGSTOP)
             stopped.append(each)
             below += _children(each)
@@ -114,7 +114,7 @@ def _children(pid: int) -> list[int]:
 RECOVERY_SECONDS_MAX = 30.0
 _ANSWER_SECONDS_MAX = 15.0
 _PAUSE_SECONDS = 0.2
-_TOO_SHORT = "nobody was answered in {:.1f} s; let it last longer than a call may wait (acquire_seconds)"
+_TOO_SHORT = "no caller was answered in {:.1f} s; let it last longer than a call may wait (acquire_seconds)"
 
 
 async def drill_outage(
@@ -270,7 +270,7 @@ def _by_whole_path(store: str) -> str:
 
 @contextlib.asynccontextmanager
 async def _tenant_key(store: str, *, makes_store: bool) -> AsyncGenerator[IssuedKey]:
-    """The admin's key of a throw-away tenant; whoever it belongs to is forgotten at the end."""
+    """The admin's key of a temporary tenant; its principal is forgotten at the end."""
     tenant, name = f"drill-{secrets.token_hex(4)}", "drill"
     settings = settings_from({}, store=store)
     async with open_service(settings, sweeping=False, makes_store=makes_store) as service:

@@ -43,7 +43,7 @@ class PlaceUnfit(Exception):
 
 
 class Caller:
-    """Somebody with a key."""
+    """A principal with a key."""
 
     def __init__(self, wire: Wire, key: str) -> None:
         self._wire = wire
@@ -76,7 +76,7 @@ class Place:
         self._undo: list[tuple[str, Callable[[], Awaitable[object]]]] = []
 
     async def caller(self, name: str, kind: str, roles: Sequence[str], groups: Sequence[str] = ()) -> Caller:
-        """Somebody of the drill's own with a key; the key is revoked and they are forgotten at the end."""
+        """Make a principal with a key for the drill; at the end the key is revoked and the principal forgotten."""
         principal = f"drill-{self._mark}-{name}"
         body = {"kind": kind, "roles": list(roles), "groups": list(groups)}
         issued = await self.admin.surely("POST", f"principals/{principal}/keys", body)
@@ -193,7 +193,7 @@ class Wire:
         self._idle: list[Stream] = []
 
     async def warm_up(self, connections: int) -> None:
-        """Have so many open connections, so that a burst is one."""
+        """Open this many connections, so that a burst does not wait for connections."""
         missing = max(0, connections - len(self._idle))
         opened = await asyncio.gather(*(self._dial() for _ in range(missing)), return_exceptions=True)
         self._idle += [stream for stream in opened if not isinstance(stream, BaseException)]

@@ -30,7 +30,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bar(msgspec.Struct, frozen=True, kw_only=True):
-    """How many answers took at most so long, and longer than the bar before."""
+    """How many answers took at most `to_ms`, and longer than the bar before."""
 
     to_ms: int | None
     count: int

@@ -53,7 +53,7 @@ class VirtualTime:
                 step = flow.send(self.now)
         except StopIteration as end:
             done(end.value)
-        except Exception as error:  # noqa: BLE001 - handed to whoever started the flow
+        except Exception as error:  # noqa: BLE001 - handed to the caller that started the flow
             done(error)
         else:
             self._schedule(flow, step, done)
@@ -121,7 +121,7 @@ class Deployment:
 
 
 class _Crowd:
-    """Clients that each want to start a run every second, and what became of that."""
+    """Clients that each want to start a run every second, and how many succeeded."""
 
     def __init__(self, policy: RetryPolicy, clients: int, outage_seconds: float, seed: int) -> None:
         self._rate = clients / _EVERY_SECONDS

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+from interlock.sdk.arguments import CallShape, named_by
 from interlock.sdk.calls import invalid
+from interlock.sdk.flow import settled
 from interlock.sdk.gate import Gate, Said
 from interlock.sdk.gate_decorator import Drivers, gated
+from interlock.sdk.once import (
+    KEY_PARAMETER,
+    Conditions,
+    committed,
+    opened,
+    run_once,
+    told_of_failure,
+    yields,
+)
 from interlock.sdk.session import Session
 from interlock.service.settings import store_named
 
 if TYPE_CHECKING:
-    from interlock.sdk.effects import EffectScope
+    from types import TracebackType
+    from typing import Self
+
+    from interlock.sdk.flow import Flow
     from interlock.sdk.gated_call import CurrentCall
     from interlock.sdk.once import GrantNeeded, HeldLease, Reconcile
     from interlock.sdk.retry import OnRetry, RetryPolicy
+    from interlock.wire.effects import Effect
     from interlock.wire.jobs import Evidence, HeldJob, Job, Target
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -144,7 +161,6 @@ class ClientBase:
         """Make every call of a function an effect: run once under the action id that `key` computes from the
         arguments; a repeat returns the recorded result. See `once`.
         """
-        from interlock.sdk.effects import effectual
         from interlock.sdk.once import Conditions
 
         conditions = Conditions(ttl=ttl, reconcile=reconcile, grant=grant)
@@ -168,7 +184,6 @@ class ClientBase:
         block look at `replayed` first: if it is true, `result` is there and there is nothing to do. A `grant`
         named by its task alone must fit `request`.
         """
-        from interlock.sdk.effects import EffectScope
         from interlock.sdk.once import Conditions, hash_of_request
 
         conditions = Conditions(
@@ -199,3 +214,117 @@ def _checked_key(key: str | None) -> str | None:
     if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
         raise invalid("the key has characters that no key has; pass it as `interlock key create` printed it")
     return key
+
+
+class EffectScope:
+    """One effect as a block of code. Leaving it without `commit` leaves the outcome unknown."""
+
+    def __init__(
+        self, session: Session, drivers: Any, action_id: str, request_hash: str, conditions: Conditions
+    ) -> None:
+        self._session, self._drivers = session, drivers
+        self._opening = lambda: opened(session, action_id, request_hash, conditions)
+        self._effect: Effect | None = None
+        self._result: tuple[Any] | None = None
+
+    @property
+    def effect(self) -> Effect:
+        """The effect as it was begun."""
+        if self._effect is None:
+            raise RuntimeError("the effect is not begun yet; use it inside its `with` block")
+        return self._effect
+
+    @property
+    def replayed(self) -> bool:
+        """Whether it was done before, so that there is nothing to do; `result` is what it gave."""
+        return self.effect.replayed
+
+    @property
+    def result(self) -> Any:
+        """What the effect gave: recorded before, or committed in this block."""
+        return self._result[0] if self._result else self.effect.result
+
+    @property
+    def downstream_key(self) -> str:
+        """What to pass to the remote side; the same for every attempt."""
+        return self.effect.downstream_key
+
+    @property
+    def fence(self) -> int:
+        """The number of this attempt."""
+        return self.effect.fence
+
+    def commit(self, result: Any = None) -> None:
+        """Say that it happened. Recorded when the block ends, also if something after this line fails."""
+        self._result = (result,)
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        if self._drivers.blocking is None:
+            raise TypeError("an AsyncInterlock begins an effect with `async with`")
+        self._result = None  # of an earlier time: it says nothing about this attempt
+        self._effect = self._drivers.blocking(self._opening())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Record how it ended."""
+        self._drivers.blocking(settled(self._closing(error)))
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        self._result = None  # as above
+        self._effect = await self._drivers.in_loop(self._opening())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Record how it ended."""
+        await self._drivers.in_loop(settled(self._closing(error)))
+
+    def _closing(self, error: BaseException | None) -> Flow[None]:
+        effect = self.effect
+        if self._result is not None:
+            yield from committed(self._session, effect, self._result[0])
+        elif not effect.replayed and error is not None:
+            yield from told_of_failure(self._session, effect, error)
+        elif not effect.replayed:
+            silent = RuntimeError(f"the block of effect {effect.action_id} ended without commit()")
+            yield from told_of_failure(self._session, effect, silent)
+            raise silent
+
+
+def effectual(
+    function: F, drivers: Any, session: Session, name: Callable[..., str | int], conditions: Conditions
+) -> F:
+    """`function`, each call of it an effect named by `name` from its arguments."""
+    if not inspect.isfunction(function) or yields(function):
+        raise TypeError(f"an effect is a function that returns, not {function!r}; put it on a def")
+
+    def flow(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flow[Any]:
+        bound = CallShape(function).bind(args, {KEY_PARAMETER: "", **kwargs} if takes_key else kwargs)
+        named = {name: value for name, value in bound.payload.items() if name != KEY_PARAMETER}
+        return run_once(
+            session, named_by(name(**named), "the effect's key"), function, args, kwargs, conditions
+        )
+
+    takes_key = KEY_PARAMETER in inspect.signature(function).parameters
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            return await drivers.in_loop(flow(args, kwargs))
+
+        return cast("F", awaited)
+    if drivers.blocking is None:
+        raise TypeError(
+            f"{function.__qualname__} is not async, so an AsyncInterlock cannot run it; make it async def"
+        )
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return drivers.blocking(flow(args, kwargs))
+
+    return cast("F", called)

@@ -120,7 +120,7 @@ class _Place:
         # A client's store is where the client was made, whatever folder the program goes to later.
         self.store = beside.store if beside else _from_here(store or embedded_store())
         self.makes_store = beside.makes_store if beside else makes_store
-        # Memory is nobody else's; a file or a database is the same for all.
+        # A store in memory belongs to one client; a file or a database is shared.
         self.name: object = beside.name if beside else self if store in MEMORY else self.store
         self._host: _Host | None = None
         self._pid = os.getpid()
@@ -132,7 +132,7 @@ class _Place:
         return None if host is None or host.closed else host
 
     def opened(self, request: Request) -> _Host:
-        """The service, opened if need be; blocks while it opens. Whoever only asks makes no store."""
+        """The service, opened if need be; blocks while it opens. A read makes no store."""
         host = self.host
         if host is not None:
             return host

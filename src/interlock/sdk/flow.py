@@ -31,7 +31,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 Say: TypeAlias = Callable[[], object]  # tells that something is waited for
 
-SAY_AFTER_SECONDS = 1.0  # a wait that is longer than this is told of
+SAY_AFTER_SECONDS = 1.0  # a longer wait is reported in one line
 SETTLE_SECONDS_MAX = 2.0  # what a caller that is cancelled still waits for what must not be lost
 
 
@@ -287,7 +287,7 @@ async def _ended_in_loop(driving: Coroutine[Any, Any, Any], *, is_kept_up: bool)
     task = asyncio.ensure_future(driving)
     task.add_done_callback(
         lambda ended: ended.cancelled() or ended.exception()
-    )  # heard, whoever is still there
+    )  # read here, so that asyncio does not warn of an exception that no caller retrieved
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError as cancelled:

@@ -1,7 +1,7 @@
 """The gate: a function runs only after the policy, and people if the policy asks for them, agreed; and then once.
 
 What the reviewer sees is what runs, byte for byte. The arguments of a call, defaults included, are copied into the
-job's payload before anybody is asked. After the approval, the stored payload is compared with that copy in canonical
+job's payload before the request is sent. After the approval, the stored payload is compared with that copy in canonical
 JSON, and the function gets the copy, so later changes have no effect.
 
 A call with a key is one intent, for ever. Claiming its job records that it may have begun to act. So a repeat returns
@@ -90,7 +90,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     def passage(
         self, session: Session, shape: CallShape, result: Result | Yielded, call: BoundCall
     ) -> Flow[Passage | Finished]:
-        """Ask for one call, wait for the answer, and take the right to run it or learn what became of it."""
+        """Ask for one call, wait for the answer, and take the right to run it, or learn how it ended."""
         ends_at = inf if self.wait is None else (yield from now()) + self.wait
         asked = yield from self._asked(session, call)
         # A repeat is answered as it was the first time; where it stands now is for the job to say.
@@ -191,7 +191,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         return (yield from taken(claim, lambda job, _: release(session, job.id, job.fence)))
 
     def _finished_elsewhere(self, session: Session, running: Job, ends_at: float) -> Flow[Job]:
-        """The job once nobody runs it any more; `Busy` if that takes longer than the gate waits."""
+        """The job once it is no longer running; `Busy` if that takes longer than the gate waits."""
         left = 0.0 if ends_at == inf else ends_at - (yield from now())
         if left <= 0:
             raise _busy((yield from read_job(session, running.id)))
@@ -203,14 +203,14 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
             return (yield from read_job(session, running.id))
 
     def _past_grace(self, session: Session, released: Job, busy: Busy) -> Flow[Job]:
-        """The job a little later: whoever approved it may have taken that back, or can no longer."""
+        """The job a little later: its approval may have been withdrawn, or can no longer be."""
         yield from sleep(min(busy.problem.retry_after_seconds or 0.0, _TURN_SECONDS))
         return (yield from read_job(session, released.id))
 
     def _reconciled(
         self, session: Session, result: Result | Yielded, job: Job, doubt: Ambiguous
     ) -> Flow[None]:
-        """Record what the remote side says of a call in doubt; raise `Ambiguous` if nobody can tell."""
+        """Record what the remote side says of a call in doubt; raise `Ambiguous` if it cannot tell."""
         if doubt.code != "effect_ambiguous":
             raise doubt
         unknown = _in_doubt(job, doubt)
@@ -236,7 +236,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
     def _moved_on(self, session: Session, before: Job, conflict: Conflict) -> Flow[Job]:
-        """The job as somebody left it meanwhile; the conflict itself if nothing changed."""
+        """The job as another caller has changed it since; raises the conflict itself if nothing changed."""
         after = yield from read_job(session, before.id)
         if conflict.code != "not_actionable" or after.version == before.version:
             raise conflict
@@ -330,7 +330,7 @@ def _conflict(job: Job, detail: str) -> Conflict:
 
 
 def _busy(job: Job) -> Busy:
-    holder = job.leased_by or "somebody"
+    holder = job.leased_by or "another caller"
     until = (
         f" until {job.lease_expires_at:%Y-%m-%dT%H:%M:%SZ} unless it renews" if job.lease_expires_at else ""
     )

@@ -125,7 +125,7 @@ def _generator(behind: _Gated, drive: Drive) -> Callable[..., Any]:
                 returned = yield from _steps(call, behind.begun(found), yielded)
             except GeneratorExit as closed:
                 unwanted = closed
-        # One that is left over when the interpreter ends can tell nobody: threads stand still by then.
+        # A call that is left over when the interpreter ends reports nothing: threads no longer run by then.
         if not (unwanted and sys.is_finalizing()):
             drive(call.returned(_end(yielded, returned, unwanted)))
         if unwanted:

@@ -2,7 +2,7 @@
 
 The caller always gets what the function returned or raised. If the service could not be reached to record it, that is
 logged, and the call becomes ambiguous once the lease has expired. If the hold was lost, the result is refused and the
-caller gets `Ambiguous`, like every repeat: somebody may have been told already that the outcome is unknown.
+caller gets `Ambiguous`, like every repeat: another caller may have been told already that the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -166,9 +166,9 @@ class Call:
             return
         if not (undone or self._gate.repeatable):
             error.add_note(
-                f"whether the gated call happened is not known (job {job.id}); it is not run again until somebody "
-                f"says what happened, with reconcile= or resolve_effect('call:{job.id}', …). An exception that means "
-                "that surely nothing happened can be named in not_done=, or raised as NotDone"
+                f"whether the gated call happened is not known (job {job.id}); it does not run again until a person "
+                f"records what happened, with reconcile= or resolve_effect('call:{job.id}', …). An exception that "
+                "means that surely nothing happened can be named in not_done=, or raised as NotDone"
             )
 
     @property

@@ -130,7 +130,7 @@ Renew: TypeAlias = Callable[[T], Flow[T]]
 
 
 class Held(Generic[T]):
-    """What is held: `now` is its latest state, `fence` proves it to whoever asks.
+    """What is held: `now` is its latest state, `fence` proves it to the resource.
 
     What the state has can be asked of this directly: `run.run_id`, `lease.lease_id`, `lease.predecessor`.
     """

@@ -3,7 +3,7 @@
     receipt = il.once(f"refund:{txn}", refund, txn, amount)
 
 A function that raises `NotDone` says that it certainly did nothing, and may be called again. Any other exception, a
-crash or a timeout leaves the outcome unknown: the effect is `AMBIGUOUS`, and nobody runs it again until somebody
+crash or a timeout leaves the outcome unknown: the effect is `AMBIGUOUS`, and it does not run again until a person
 reports what happened, or `reconcile` has asked the remote system.
 """
 

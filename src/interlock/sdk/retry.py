@@ -1,8 +1,8 @@
 """When to try again: three classes of failure, each with its own patience.
 
-    busy         409 `lock_busy` and other retryable conflicts, 423: somebody holds it, briefly
+    busy         409 `lock_busy` and other retryable conflicts, 423: another caller holds it, briefly
     full         429: the quota was evaluated and is used up; coming back soon makes it worse
-    unavailable  502, 503, 504 and connection errors: nobody could evaluate it
+    unavailable  502, 503, 504 and connection errors: it could not be evaluated
 
 Each waits by truncated exponential backoff with full jitter, added to the time the service asked for (`Retry-After`,
 `retry_after_ms`). Everything here is a pure function of its arguments.
@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from interlock.wire.problem import Problem
 
 
@@ -56,7 +54,7 @@ class CircuitBreaker:
     def admit(self, now: float) -> Admission:
         """Let a request out, as the probe if one is due, or say how long until the next probe.
 
-        Whoever is let out reports back once, with `answered`, `failed` or `abandoned`.
+        A call that is let through reports back once, with `answered`, `failed` or `abandoned`.
         """
         with self._lock:
             if self._probe_at is None:

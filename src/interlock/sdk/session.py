@@ -94,7 +94,7 @@ class Session:
         self, waits_for: str, seconds: float | None, *, until: datetime | None = None, aloud: bool = False
     ) -> Say | None:
         """What tells, once, that something is waited for: for at most `seconds`, or until a moment. None if it is
-        over within a second. `aloud` prints it too, for whoever looks at a program that stands still.
+        over within a second. `aloud` prints it too, for a person who watches a program that stands still.
         """
         if seconds is not None and seconds <= SAY_AFTER_SECONDS:
             return None

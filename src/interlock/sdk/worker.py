@@ -81,7 +81,7 @@ class Worker:
         """`client` is a client or a URL; without one, `INTERLOCK_URL` or the embedded store, as for clients.
 
         `drain_seconds` is how long a worker that was told to stop lets its handlers finish. `jobs_max` ends
-        it after so many jobs. `on_settled` is told how each job ended.
+        it after that number of jobs. `on_settled` is told how each job ended.
         """
         if concurrency < 1 or lease_seconds < 1:
             raise ValueError("concurrency and lease_seconds must be at least 1")
@@ -197,7 +197,7 @@ class Worker:
         return [(job, asking.sent_at) for job in jobs]
 
     def _asking(self, most: int) -> _Asking:
-        """What to claim. A claim whose answer was lost is repeated: its jobs are ours, and would wait for nobody."""
+        """What to claim. A claim whose answer was lost is repeated: this worker may hold its jobs."""
         unheard, now = self._unheard, time.monotonic()
         if unheard is not None and now < unheard.sent_at + self._lease / RENEWALS_A_LEASE:
             return unheard
@@ -250,7 +250,7 @@ class Worker:
         except asyncio.CancelledError:
             if hold.lost.is_set():
                 return Settled.LOST
-            # Told to stop, and out of time. A coroutine has ended, so somebody else may have its job; a
+            # Told to stop, and out of time. A coroutine has ended, so another worker may have its job; a
             # thread goes on until the process ends, so its job stays its own until the lease runs out.
             if inspect.iscoroutinefunction(self._handler_of(hold.job.topic)):
                 with contextlib.suppress(InterlockError):

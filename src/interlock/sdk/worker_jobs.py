@@ -36,14 +36,13 @@ from interlock.sdk.outcomes import (
 )
 
 if TYPE_CHECKING:
-    from interlock.sdk.async_client import AsyncInterlock
     from interlock.wire.jobs import HeldJob, Job
 
 
 class Lost(threading.Event):
     """True once it is set: `if work.lost:` must not be taken for a question and always be answered with yes.
 
-    Whoever asks learns it by the clock, also in a process that was stopped and whose event loop could not tell yet.
+    It is computed from the clock: also in a process that was stopped, whose event loop has not run since.
     """
 
     def __init__(self, is_lost: Callable[[], bool]) -> None:
@@ -71,7 +70,7 @@ class Hold:
 
     @property
     def seconds_left(self) -> float:
-        """How long the job is surely ours."""
+        """How long this worker surely holds the job."""
         return self._state.seconds_left
 
     async def is_ours(self) -> bool:
@@ -88,7 +87,7 @@ class Hold:
         await keep(self._state, lambda: self._renew(None))
 
     async def renew(self, checkpoint: Any) -> None:
-        """Renew once. Raises `LeaseLost` if the job is not ours any more."""
+        """Renew once. Raises `LeaseLost` if this worker no longer holds the job."""
         state, why = self._state, None
         if not state.is_over:
             try:
@@ -144,12 +143,12 @@ class _Work:
 
     @property
     def lost(self) -> Lost:
-        """True, and set, once the job is not ours any more; look at it before anything that cannot be undone."""
+        """True, and set, once this worker no longer holds the job; check it before anything that cannot be undone."""
         return self._hold.lost
 
     @property
     def seconds_left(self) -> float:
-        """How long the job is surely ours if no renewal succeeds."""
+        """How long this worker surely holds the job if no renewal succeeds."""
         return self._hold.seconds_left
 
 
@@ -157,7 +156,7 @@ class Work(_Work):
     """A job in a handler that is a plain function, on a thread of its own."""
 
     def checkpoint(self, value: Any) -> None:
-        """Leave `value` for whoever does the next attempt. Raises `LeaseLost` if there is no use in it."""
+        """Keep `value` for the next attempt. Raises `LeaseLost` if this attempt no longer holds the job."""
         self._hold.renew_from_thread(value)
 
 
@@ -165,7 +164,7 @@ class AsyncWork(_Work):
     """A job in a handler that is a coroutine function. It is cancelled when the job is lost."""
 
     async def checkpoint(self, value: Any) -> None:
-        """Leave `value` for whoever does the next attempt. Raises `LeaseLost` if there is no use in it."""
+        """Keep `value` for the next attempt. Raises `LeaseLost` if this attempt no longer holds the job."""
         await self._hold.renew(value)
 
 
@@ -228,7 +227,7 @@ REFUSALS = (Forbidden, Unauthenticated, InvalidRequest, NoStore)
 
 
 class Settled(StrEnum):
-    """How a worker's hold on a job ended. `LOST`: somebody else has it, and nothing of ours was kept."""
+    """How a worker's hold on a job ended. `LOST`: another worker may have it, and nothing of this attempt was kept."""
 
     SUCCEEDED = "succeeded"
     RETRYING = "retrying"

@@ -202,6 +202,14 @@ _REQUEST = (
         "Ask an administrator for one of the roles named in `roles`.",
     ),
     CodeInfo(
+        "cross_site",
+        403,
+        "From another site",
+        "A form of another site, or a request that does not say where it comes from, asked the console to change "
+        "something. Nothing was done.",
+        "Do it in the console itself. A program uses the API with a key, not the console.",
+    ),
+    CodeInfo(
         "people_only",
         403,
         "People only",

@@ -38,7 +38,7 @@ async def test_a_gate_locked_by_another_process_is_503_and_then_the_same_key_is_
     for each in seen:
         check_503(each)
     holder.execute("ROLLBACK")
-    assert (await file_client.stage.get("workflow-runs"))["items"] == []
+    assert (await file_client.api.get("workflow-runs"))["items"] == []
     after = [await file_client.ask(key="k0") for _ in range(3)]
     assert len({each.body for each in after}) == 1
     assert await file_client.counts() == (1, 1)
@@ -83,7 +83,7 @@ async def test_a_waiter_whose_gate_is_locked_gets_503_and_keeps_the_place(
 async def test_every_way_not_to_be_evaluated_is_a_503(
     client: AdmissionClient, fault: Exception, code: str
 ) -> None:
-    kernel: Any = client.stage.service.kernel
+    kernel: Any = client.api.service.kernel
     run = kernel.run
 
     async def broken(*args: Any, **options: Any) -> Any:
@@ -100,7 +100,7 @@ async def test_every_way_not_to_be_evaluated_is_a_503(
 async def test_starts_that_an_outage_kept_from_the_gate_are_counted_as_503(
     client: AdmissionClient, monkeypatch: pytest.MonkeyPatch, key_is_recent: bool
 ) -> None:
-    service = client.stage.service
+    service = client.api.service
     await client.start()
 
     async def gone(*args: Any, **options: Any) -> Any:
@@ -113,7 +113,7 @@ async def test_starts_that_an_outage_kept_from_the_gate_are_counted_as_503(
         check_503(await client.ask())
         check_503(await client.ask())
 
-    told = await client.stage.get("admission/stats")
+    told = await client.api.get("admission/stats")
     assert (told["admitted"], told["full_429"], told["unavailable_503"]) == (1, 0, 2)
 
 
@@ -123,22 +123,22 @@ async def test_a_server_without_room_says_so_to_a_start_without_a_key(
     def full(weight: int) -> None:
         raise Overloaded("full queue", retry_after_seconds=7)
 
-    monkeypatch.setattr(client.stage.service.kernel, "check_room", full)
-    check_503(await client.stage.call("POST", "workflows/w/runs", key="", body={}), "overloaded")
+    monkeypatch.setattr(client.api.service.kernel, "check_room", full)
+    check_503(await client.api.call("POST", "workflows/w/runs", key="", body={}), "overloaded")
 
 
 async def test_a_store_that_cannot_even_say_who_calls_could_not_evaluate_the_gate(
     client: AdmissionClient,
 ) -> None:
-    store: Any = client.stage.service.store
+    store: Any = client.api.service.store
 
     async def gone(*args: Any) -> Any:
         raise StoreDown("gone", retry_after_seconds=3)
 
     store.query, query = gone, store.query
-    client.stage.service.keyring.forget()
+    client.api.service.keyring.forget()
     seen = await client.ask()
-    read = await client.stage.call("GET", "workflow-runs", client.bot)
+    read = await client.api.call("GET", "workflow-runs", client.bot)
     store.query = query
     check_503(seen)
     assert read.word == "store_unavailable"
@@ -170,7 +170,7 @@ async def test_a_client_that_goes_away_gives_its_place_up_and_gets_no_slot(clien
         body=b'{"wait_seconds": 60}',
         gone=gone,
     )
-    waiting = asyncio.create_task(client.stage.app.respond(request))
+    waiting = asyncio.create_task(client.api.app.respond(request))
     while not await client.line():
         await asyncio.sleep(0.01)
     left.set()
@@ -186,7 +186,7 @@ async def test_a_wait_may_be_longer_than_the_budget_of_one_decision(
     await file_client.limit(1)
     run = await file_client.start()
     waiting = asyncio.create_task(file_client.ask(wait_seconds=60))
-    await asyncio.sleep(4 * file_client.stage.service.settings.acquire_seconds)
+    await asyncio.sleep(4 * file_client.api.service.settings.acquire_seconds)
     assert not waiting.done()
     await file_client.end(run)
     assert (await waiting).status == 201

@@ -19,7 +19,7 @@ async def test_stats_and_metrics_count_each_outcome_by_tenant_and_workflow(clien
     await client.start("a")
     await client.ask("a")
     await client.ask("b")
-    kernel: Any = client.stage.service.kernel
+    kernel: Any = client.api.service.kernel
     run = kernel.run
 
     async def broken(*args: Any, **options: Any) -> Any:
@@ -29,16 +29,16 @@ async def test_stats_and_metrics_count_each_outcome_by_tenant_and_workflow(clien
     await client.ask("b")
     kernel.run = run
 
-    stats = await client.stage.get("admission/stats?window=10m")
+    stats = await client.api.get("admission/stats?window=10m")
     assert (stats["admitted"], stats["full_429"], stats["unavailable_503"]) == (1, 2, 1)
     assert stats["workflows"] == [
         {"workflow": "a", "admitted": 1, "full_429": 1, "unavailable_503": 0},
         {"workflow": "b", "admitted": 0, "full_429": 1, "unavailable_503": 1},
     ]
     line = 'interlock_admission_total{{tenant="default",workflow="{}",outcome="{}"}}'
-    assert await client.stage.metric(line.format("a", "admitted")) == 1
-    assert await client.stage.metric(line.format("a", "full")) == 1
-    assert await client.stage.metric(line.format("b", "unavailable")) == 1
+    assert await client.api.metric(line.format("a", "admitted")) == 1
+    assert await client.api.metric(line.format("a", "full")) == 1
+    assert await client.api.metric(line.format("b", "unavailable")) == 1
 
 
 async def test_a_repeat_admits_nothing_and_a_rerun_does(client: AdmissionClient) -> None:
@@ -49,7 +49,7 @@ async def test_a_repeat_admits_nothing_and_a_rerun_does(client: AdmissionClient)
     await client.limit(1)
     assert (await rerun(client, over)).status == 429
 
-    told = (await client.stage.get("admission/stats"))["workflows"]
+    told = (await client.api.get("admission/stats"))["workflows"]
 
     counted = {each["workflow"]: (each["admitted"], each["full_429"]) for each in told}
     assert counted == {"a": (1, 0), "b": (2, 1)}
@@ -66,36 +66,34 @@ async def test_a_rerun_whose_gate_is_locked_could_not_be_evaluated(
 
     holder.execute("ROLLBACK")
     assert (seen.status, seen.word) == (503, "admission_unavailable")
-    assert (await file_client.stage.get("admission/stats"))["unavailable_503"] == 1
+    assert (await file_client.api.get("admission/stats"))["unavailable_503"] == 1
 
 
 async def run_that_is_over(client: AdmissionClient) -> str:
     """The id of a cancelled run of `b`."""
-    await client.stage.call(
-        "PUT", "workflows/b", client.stage.admin, {"steps": [{"id": "one", "topic": "x"}]}
-    )
+    await client.api.call("PUT", "workflows/b", client.api.admin, {"steps": [{"id": "one", "topic": "x"}]})
     run = await client.start("b")
     assert (await client.end(run, "cancel")).status == 200
     return run["run_id"]
 
 
 async def rerun(client: AdmissionClient, run_id: str) -> Seen:
-    return await client.stage.call("POST", f"workflow-runs/{run_id}/rerun", client.bot, {"from_step": "one"})
+    return await client.api.call("POST", f"workflow-runs/{run_id}/rerun", client.bot, {"from_step": "one"})
 
 
 async def test_setting_a_limit_tells_how_many_runs_it_counts_now(client: AdmissionClient) -> None:
     await client.start("a")
     for scope in ("tenant", "a"):
-        limited = await client.stage.call(
-            "PUT", f"limits/{scope}", client.stage.admin, {"max_concurrent_runs": 5}
+        limited = await client.api.call(
+            "PUT", f"limits/{scope}", client.api.admin, {"max_concurrent_runs": 5}
         )
         assert (limited.document["scope"], limited.document["active"]) == (scope, 1)
 
 
 async def test_another_tenants_starts_are_not_shown(client: AdmissionClient) -> None:
-    other = await client.stage.agent("bot", tenant="other")
-    await client.stage.call("POST", "workflows/w/runs", other, {})
-    assert (await client.stage.get("admission/stats"))["workflows"] == []
+    other = await client.api.agent("bot", tenant="other")
+    await client.api.call("POST", "workflows/w/runs", other, {})
+    assert (await client.api.get("admission/stats"))["workflows"] == []
 
 
 class Clock:

@@ -16,25 +16,25 @@ from interlock.service.admission_stats import AdmissionStats, Tallying
 from interlock.service.metrics import Registry
 from interlock.service.service import Service
 from interlock.store.urls import store_for
-from tests.harness.in_process_api import Stage, open_stage
+from tests.harness.in_process_api import InProcessApi, open_api
 
 
-async def figures(stage: Stage, window: str = "10m") -> tuple[int, int, int]:
-    told = await stage.get(f"admission/stats?window={window}")
+async def figures(api: InProcessApi, window: str = "10m") -> tuple[int, int, int]:
+    told = await api.get(f"admission/stats?window={window}")
     return told["admitted"], told["full_429"], told["unavailable_503"]
 
 
-async def play(first: Stage, second: Stage) -> None:
+async def play(first: InProcessApi, second: InProcessApi) -> None:
     """One start that is admitted on the first server, two that find it full on the second."""
     await first.call("PUT", "limits/w", first.admin, {"max_concurrent_runs": 1})
-    for stage in (first, second, second):
-        await stage.call("POST", "workflows/w/runs", await stage.agent(), {})
+    for api in (first, second, second):
+        await api.call("POST", "workflows/w/runs", await api.agent(), {})
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
+async def api() -> AsyncIterator[InProcessApi]:
     """A service on an empty memory store with a virtual clock."""
-    async with open_stage() as opened:
+    async with open_api() as opened:
         yield opened
 
 
@@ -43,7 +43,7 @@ async def test_every_server_tells_what_all_of_them_counted(
     url: str, sqlite_url: str, request: pytest.FixtureRequest
 ) -> None:
     where = sqlite_url if url == "sqlite" else request.getfixturevalue("postgres_url")
-    async with open_stage(store_for(where)) as first, open_stage(store_for(where)) as second:
+    async with open_api(store_for(where)) as first, open_api(store_for(where)) as second:
         await play(first, second)
         assert (await figures(first), await figures(second)) == ((1, 0, 0), (0, 2, 0))
 
@@ -80,8 +80,8 @@ async def test_counts_are_handed_in_by_themselves_and_at_the_end() -> None:
     assert stats.unstored() == []
 
 
-async def test_what_could_not_be_handed_in_is_handed_in_later(stage: Stage) -> None:
-    service: Service = stage.service
+async def test_what_could_not_be_handed_in_is_handed_in_later(api: InProcessApi) -> None:
+    service: Service = api.service
     service.admission_stats.count("default", "w", "unavailable")
     kernel: Any = service.kernel
     run = kernel.run
@@ -100,19 +100,44 @@ async def test_what_could_not_be_handed_in_is_handed_in_later(stage: Stage) -> N
     ]
     await service.tallying.hand_in()
     assert service.admission_stats.unstored() == []
-    assert await figures(stage) == (0, 0, 1)
+    assert await figures(api) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("unlucky", ["a", "b", "c"])
+async def test_what_one_tenants_counts_fail_at_keeps_nobody_elses_from_the_store(
+    api: InProcessApi, unlucky: str
+) -> None:
+    stats = api.service.admission_stats
+    for tenant in ("a", "b", "c"):
+        stats.count(tenant, "w", "unavailable")
+    kernel: Any = api.service.kernel
+    run = kernel.run
+
+    async def partly_broken(command: KeepTally) -> Any:
+        if command.tally.tenant == unlucky:
+            raise StoreUnavailable("gone")
+        return await run(command)
+
+    kernel.run = partly_broken
+    with pytest.raises(StoreUnavailable):
+        await api.service.tallying.hand_in()
+    kernel.run = run
+
+    assert [each.tenant for each in stats.unstored()] == [unlucky]
+    await api.service.tallying.hand_in()
+    assert stats.unstored() == []
 
 
 async def test_a_window_leaves_out_what_another_server_counted_before_it(
-    stage: Stage,
+    api: InProcessApi,
 ) -> None:
     for hours in (0, 2):
         tally = Tally(
             tenant="default",
             id=f"srv_other.{hours}",
-            at=stage.clock.now - timedelta(hours=hours),
+            at=api.clock.now - timedelta(hours=hours),
             rows=(Tallied(workflow="w", admitted=1),),
         )
-        await stage.service.kernel.run(KeepTally(tally=tally))
-    assert await figures(stage, "1h") == (1, 0, 0)
-    assert await figures(stage, "3h") == (2, 0, 0)
+        await api.service.kernel.run(KeepTally(tally=tally))
+    assert await figures(api, "1h") == (1, 0, 0)
+    assert await figures(api, "3h") == (2, 0, 0)

@@ -9,34 +9,34 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.in_process_api import Stage
+from tests.harness.in_process_api import InProcessApi
 from tests.harness.postgres import PostgresServer
 from tests.harness.processes import pick_port
 from tests.harness.server import InterlockServer
 from tests.rooms.admission.admission_client import AdmissionClient
 
 
-async def start_as_acme(stage: Stage) -> None:
-    key = await stage.agent("bot", tenant="acme-secret")
-    assert (await stage.call("POST", "workflows/merger/runs", key, {})).status == 201
+async def start_as_acme(api: InProcessApi) -> None:
+    key = await api.agent("bot", tenant="acme-secret")
+    assert (await api.call("POST", "workflows/merger/runs", key, {})).status == 201
 
 
 async def test_tenants_and_their_workflows_are_added_up_for_whoever_has_no_role(
     client: AdmissionClient,
 ) -> None:
-    stage = client.stage
+    api = client.api
     await client.start("a")
-    await start_as_acme(stage)
+    await start_as_acme(api)
     keys = (
         "",
         "il_nothing",
-        await stage.agent("curious"),
-        await stage.person("ada"),
-        await stage.person("root", "admin,operate,audit", tenant="acme-secret"),
+        await api.agent("curious"),
+        await api.person("ada"),
+        await api.person("root", "admin,operate,audit", tenant="acme-secret"),
     )
     for key in keys:
         for path in ("/metrics", "/api/v1/metrics"):
-            seen = await stage.call("GET", path, key)
+            seen = await api.call("GET", path, key)
             text = seen.body.decode()
             assert seen.status == 200
             assert 'interlock_admission_total{outcome="admitted"} 2' in text
@@ -47,15 +47,15 @@ async def test_tenants_and_their_workflows_are_added_up_for_whoever_has_no_role(
 
 @pytest.mark.parametrize("role", ["operate", "audit", "admin"])
 async def test_a_key_with_a_role_is_told_them_apart(client: AdmissionClient, role: str) -> None:
-    await start_as_acme(client.stage)
-    watcher = await client.stage.key("watcher", "service", role)
-    text = (await client.stage.call("GET", "/metrics", watcher)).body.decode()
+    await start_as_acme(client.api)
+    watcher = await client.api.key("watcher", "service", role)
+    text = (await client.api.call("GET", "/metrics", watcher)).body.decode()
     assert 'interlock_admission_total{tenant="acme-secret",workflow="merger",outcome="admitted"} 1' in text
 
 
 async def test_two_keys_are_as_good_as_none(client: AdmissionClient) -> None:
-    await start_as_acme(client.stage)
-    seen = await client.stage.call("GET", "/metrics", client.stage.admin, headers={"x-api-key": "il_other"})
+    await start_as_acme(client.api)
+    seen = await client.api.call("GET", "/metrics", client.api.admin, headers={"x-api-key": "il_other"})
     assert (seen.status, "acme" in seen.body.decode()) == (200, False)
 
 

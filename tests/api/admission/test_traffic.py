@@ -15,28 +15,28 @@ from interlock.rooms.admission.model import Tallied, Tally
 from interlock.rooms.admission.tallies import KEPT, ForgetTallies, KeepTally
 from interlock.rooms.admission.traffic import ForgetTraffic, RollUpTallies
 from interlock.store.urls import store_for
-from tests.harness.in_process_api import Stage, open_stage
+from tests.harness.in_process_api import InProcessApi, open_api
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
 
 async def hand_in(
-    stage: Stage, name: str, at: datetime, rows: Iterable[Tallied], tenant: str = "default"
+    api: InProcessApi, name: str, at: datetime, rows: Iterable[Tallied], tenant: str = "default"
 ) -> None:
     """What some other server counted then."""
-    await stage.service.kernel.run(KeepTally(tally=Tally(tenant=tenant, id=name, at=at, rows=tuple(rows))))
+    await api.service.kernel.run(KeepTally(tally=Tally(tenant=tenant, id=name, at=at, rows=tuple(rows))))
 
 
-async def roll_up(stage: Stage) -> int:
+async def roll_up(api: InProcessApi) -> int:
     """Roll everything up; returns how many tallies there were."""
     rolled = 0
-    while count := await stage.service.kernel.run(RollUpTallies()):
+    while count := await api.service.kernel.run(RollUpTallies()):
         rolled += count
     return rolled
 
 
-async def now_of(stage: Stage) -> datetime:
-    return await stage.service.kernel.run(TellTime())
+async def now_of(api: InProcessApi) -> datetime:
+    return await api.service.kernel.run(TellTime())
 
 
 def spelled(points: Iterable[Any]) -> dict[str, tuple[int, int, int]]:
@@ -47,15 +47,15 @@ def spelled(points: Iterable[Any]) -> dict[str, tuple[int, int, int]]:
     return {at: counts for at, counts in counted.items() if any(counts)}
 
 
-async def over_time(stage: Stage, query: str) -> tuple[Any, Any]:
+async def over_time(api: InProcessApi, query: str) -> tuple[Any, Any]:
     """The steps of the tenant, and of each workflow."""
-    told = await stage.get(f"admission/stats?{query}")
+    told = await api.get(f"admission/stats?{query}")
     return spelled(told["series"]), {row["workflow"]: spelled(row["series"]) for row in told["workflows"]}
 
 
 @pytest.mark.parametrize(("window", "step"), [("6h", "10m"), ("20d", "6h")])
 async def test_what_was_counted_is_told_by_step_the_same_before_and_after_it_was_rolled_up(
-    durable: Stage, window: str, step: str
+    durable: InProcessApi, window: str, step: str
 ) -> None:
     now = await now_of(durable)
     rows = (Tallied(workflow="a", admitted=3, full=2), Tallied(workflow="b", unavailable=1))
@@ -75,7 +75,7 @@ async def test_what_was_counted_is_told_by_step_the_same_before_and_after_it_was
     assert {name: sum(map(sum, found.values())) for name, found in workflows.items()} == {"a": 10, "b": 2}
 
 
-async def test_a_tally_that_is_handed_in_again_adds_only_what_is_new(durable: Stage) -> None:
+async def test_a_tally_that_is_handed_in_again_adds_only_what_is_new(durable: InProcessApi) -> None:
     now = await now_of(durable)
     at = now - 10 * MINUTE
     await hand_in(durable, "one", at, [Tallied(workflow="a", full=2)])
@@ -91,11 +91,11 @@ async def test_a_tally_that_is_handed_in_again_adds_only_what_is_new(durable: St
     assert [(row["workflow"], row["full_429"]) for row in told["workflows"]] == [("a", 5), ("b", 1)]
 
 
-async def test_what_a_server_was_not_told_is_stored_is_not_told_twice(stage: Stage) -> None:
+async def test_what_a_server_was_not_told_is_stored_is_not_told_twice(api: InProcessApi) -> None:
     clock = [100_000.0]
-    stage.service.admission_stats._clock = lambda: clock[0]
-    stage.service.admission_stats.count("default", "w", "full")
-    kernel: Any = stage.service.kernel
+    api.service.admission_stats._clock = lambda: clock[0]
+    api.service.admission_stats.count("default", "w", "full")
+    kernel: Any = api.service.kernel
     run = kernel.run
 
     async def stores_and_breaks(command: Any) -> Any:
@@ -104,27 +104,27 @@ async def test_what_a_server_was_not_told_is_stored_is_not_told_twice(stage: Sta
 
     kernel.run = stores_and_breaks
     with pytest.raises(OutcomeUnknown):
-        await stage.service.tallying.hand_in()
+        await api.service.tallying.hand_in()
     kernel.run = run
     for seconds in (1, 120):
-        stage.clock.advance(seconds)
+        api.clock.advance(seconds)
         clock[0] += seconds
-        await roll_up(stage)
-        assert (await stage.get("admission/stats"))["full_429"] == 1
-    await stage.service.tallying.hand_in()
-    await roll_up(stage)
-    assert (await stage.get("admission/stats"))["full_429"] == 1
+        await roll_up(api)
+        assert (await api.get("admission/stats"))["full_429"] == 1
+    await api.service.tallying.hand_in()
+    await roll_up(api)
+    assert (await api.get("admission/stats"))["full_429"] == 1
 
 
 async def test_two_servers_that_roll_up_at_once_add_every_tally_once(durable_url: str) -> None:
-    async with open_stage(store_for(durable_url)) as first, open_stage(store_for(durable_url)) as second:
+    async with open_api(store_for(durable_url)) as first, open_api(store_for(durable_url)) as second:
         now = await now_of(first)
         for n in range(60):
             rows = [Tallied(workflow=f"w{n % 7}", admitted=1), Tallied(workflow="all", full=1)]
             await hand_in(first, f"tally-{n}", now - 5 * MINUTE - n * timedelta(seconds=5), rows)
 
-        async def sweep(stage: Stage) -> int:
-            passes = [await stage.service.kernel.run(RollUpTallies(most=3)) for _ in range(40)]
+        async def sweep(api: InProcessApi) -> int:
+            passes = [await api.service.kernel.run(RollUpTallies(most=3)) for _ in range(40)]
             return sum(passes)
 
         assert sum(await asyncio.gather(sweep(first), sweep(second))) == 60
@@ -133,93 +133,93 @@ async def test_two_servers_that_roll_up_at_once_add_every_tally_once(durable_url
         assert {row["workflow"]: row["full_429"] for row in told["workflows"]}["all"] == 60
 
 
-async def test_a_thousand_workflows_are_told_one_by_one_over_pages(stage: Stage) -> None:
+async def test_a_thousand_workflows_are_told_one_by_one_over_pages(api: InProcessApi) -> None:
     names = {f"w{n:04}" for n in range(1000)}
     for n, name in enumerate(sorted(names)):
-        stage.service.admission_stats.count("default", name, ("full", "unavailable")[n % 2])
-    await stage.service.tallying.hand_in()
+        api.service.admission_stats.count("default", name, ("full", "unavailable")[n % 2])
+    await api.service.tallying.hand_in()
     for _ in range(2):
         found: list[Any] = []
         query = "admission/stats?window=2h"
-        told = await stage.get(query)
+        told = await api.get(query)
         while told["next_cursor"]:
             found += told["workflows"]
-            told = await stage.get(f"{query}&cursor={told['next_cursor']}")
+            told = await api.get(f"{query}&cursor={told['next_cursor']}")
         found += told["workflows"]
         assert [row["workflow"] for row in found] == sorted(names)
         assert all(row["full_429"] + row["unavailable_503"] == 1 for row in found)
         assert (told["full_429"], told["unavailable_503"]) == (500, 500)
-        stage.clock.advance(120)
-        await roll_up(stage)
+        api.clock.advance(120)
+        await roll_up(api)
 
 
-async def test_pages_with_steps_are_shorter_so_that_an_answer_is_bounded(stage: Stage) -> None:
+async def test_pages_with_steps_are_shorter_so_that_an_answer_is_bounded(api: InProcessApi) -> None:
     for n in range(200):
-        stage.service.admission_stats.count("default", f"w{n:03}", "full")
-    told = await stage.get("admission/stats?window=400m&step=1m")
+        api.service.admission_stats.count("default", f"w{n:03}", "full")
+    told = await api.get("admission/stats?window=400m&step=1m")
     assert len(told["series"]) == 401
     assert len(told["workflows"]) * 401 <= 20_000
     assert told["next_cursor"] == told["workflows"][-1]["workflow"]
 
 
-async def test_one_workflow_can_be_asked_for(stage: Stage) -> None:
-    stage.service.admission_stats.count("default", "a", "full")
-    stage.service.admission_stats.count("default", "b", "admitted")
-    told = await stage.get("admission/stats?name=a&step=5m")
+async def test_one_workflow_can_be_asked_for(api: InProcessApi) -> None:
+    api.service.admission_stats.count("default", "a", "full")
+    api.service.admission_stats.count("default", "b", "admitted")
+    told = await api.get("admission/stats?name=a&step=5m")
     assert (told["full_429"], told["admitted"]) == (1, 0)
     assert [row["workflow"] for row in told["workflows"]] == ["a"]
-    assert (await stage.get("admission/stats?name=c"))["workflows"] == []
+    assert (await api.get("admission/stats?name=c"))["workflows"] == []
 
 
-async def test_jobs_that_the_policy_throttled_are_told_by_topic(stage: Stage) -> None:
-    await stage.policy("{version: v1, rules: [{id: no, when: {topic: mail}, decision: throttle}]}")
-    bot = await stage.agent()
+async def test_jobs_that_the_policy_throttled_are_told_by_topic(api: InProcessApi) -> None:
+    await api.policy("{version: v1, rules: [{id: no, when: {topic: mail}, decision: throttle}]}")
+    bot = await api.agent()
     for _ in range(3):
-        assert (await stage.propose(bot, topic="mail")).word == "policy_throttled"
-    await stage.service.tallying.hand_in()
-    stage.clock.advance(120)
-    await roll_up(stage)
+        assert (await api.propose(bot, topic="mail")).word == "policy_throttled"
+    await api.service.tallying.hand_in()
+    api.clock.advance(120)
+    await roll_up(api)
 
-    told = await stage.get("admission/stats?by=topic&step=1m")
+    told = await api.get("admission/stats?by=topic&step=1m")
 
     assert told["policy_throttled_429"] == 3
     assert [(row["topic"], row["policy_throttled_429"]) for row in told["topics"]] == [("mail", 3)]
     assert [point["policy_throttled_429"] for point in told["topics"][0]["series"]] == [3]
     assert told["full_429"] == 0
-    assert (await stage.get("admission/stats"))["workflows"] == []
+    assert (await api.get("admission/stats"))["workflows"] == []
 
 
-async def test_another_tenants_traffic_is_not_told(stage: Stage) -> None:
-    await hand_in(stage, "x", stage.clock.now - 5 * MINUTE, [Tallied(workflow="w", full=1)], tenant="other")
-    await roll_up(stage)
-    told = await stage.get("admission/stats?step=1m")
+async def test_another_tenants_traffic_is_not_told(api: InProcessApi) -> None:
+    await hand_in(api, "x", api.clock.now - 5 * MINUTE, [Tallied(workflow="w", full=1)], tenant="other")
+    await roll_up(api)
+    told = await api.get("admission/stats?step=1m")
     assert told["workflows"] == []
     assert spelled(told["series"]) == {}
 
 
 async def test_minutes_are_kept_for_a_day_and_hours_for_a_month(durable_url: str) -> None:
-    async with open_stage(store_for(durable_url)) as stage:
-        now = await now_of(stage)
+    async with open_api(store_for(durable_url)) as api:
+        now = await now_of(api)
         for name, age in (("new", MINUTE * 5), ("day", DAY * 2), ("month", DAY * 29), ("old", DAY * 33)):
-            await hand_in(stage, name, now - age, [Tallied(workflow=name, full=1)])
-        await roll_up(stage)
-        assert await stage.service.kernel.run(ForgetTraffic()) == 8
-        assert await stage.service.kernel.run(ForgetTraffic()) == 0
+            await hand_in(api, name, now - age, [Tallied(workflow=name, full=1)])
+        await roll_up(api)
+        assert await api.service.kernel.run(ForgetTraffic()) == 8
+        assert await api.service.kernel.run(ForgetTraffic()) == 0
 
-        told = await stage.get("admission/stats?window=30d&step=24h")
+        told = await api.get("admission/stats?window=30d&step=24h")
 
         assert [row["workflow"] for row in told["workflows"]] == ["day", "month", "new"]
         assert told["full_429"] == 3
-        assert (await stage.get("admission/stats?window=24h"))["full_429"] == 1
+        assert (await api.get("admission/stats?window=24h"))["full_429"] == 1
 
 
-async def test_a_tally_is_kept_for_an_hour_after_it_was_rolled_up(stage: Stage) -> None:
-    await hand_in(stage, "x", stage.clock.now - DAY, [Tallied(workflow="w", full=1)])
-    kernel = stage.service.kernel
+async def test_a_tally_is_kept_for_an_hour_after_it_was_rolled_up(api: InProcessApi) -> None:
+    await hand_in(api, "x", api.clock.now - DAY, [Tallied(workflow="w", full=1)])
+    kernel = api.service.kernel
     assert await kernel.run(ForgetTallies()) == 0
-    await roll_up(stage)
+    await roll_up(api)
     assert await kernel.run(ForgetTallies()) == 0
-    stage.clock.now += KEPT + timedelta(seconds=1)
+    api.clock.now += KEPT + timedelta(seconds=1)
     assert [await kernel.run(ForgetTallies()) for _ in range(2)] == [1, 0]
 
 
@@ -235,15 +235,15 @@ async def test_a_tally_is_kept_for_an_hour_after_it_was_rolled_up(stage: Stage) 
     ],
 )
 async def test_a_step_that_cannot_be_told_is_refused_with_one_that_can(
-    stage: Stage, query: str, reason: str
+    api: InProcessApi, query: str, reason: str
 ) -> None:
-    seen = await stage.call("GET", f"admission/stats?{query}", stage.admin)
+    seen = await api.call("GET", f"admission/stats?{query}", api.admin)
     assert seen.status == 400
     assert reason in seen.document["errors"][0]["reason"]
 
 
-async def test_a_sweep_rolls_up_and_counts_it(stage: Stage) -> None:
-    await hand_in(stage, "x", stage.clock.now - 5 * MINUTE, [Tallied(workflow="w", full=1)])
-    await stage.service.sweeps.forget_once()
-    assert await stage.metric('interlock_swept_total{what="rolled_up_tallies"}') == 1
-    assert await roll_up(stage) == 0
+async def test_a_sweep_rolls_up_and_counts_it(api: InProcessApi) -> None:
+    await hand_in(api, "x", api.clock.now - 5 * MINUTE, [Tallied(workflow="w", full=1)])
+    await api.service.sweeps.forget_once()
+    assert await api.metric('interlock_swept_total{what="rolled_up_tallies"}') == 1
+    assert await roll_up(api) == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlock.store.urls import store_for
-from tests.harness.in_process_api import open_stage
+from tests.harness.in_process_api import open_api
 from tests.harness.postgres import PostgresServer
 from tests.rooms.effects.effect_client import Actors
 
@@ -21,7 +21,7 @@ async def everywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
         url = postgres.create_database()
     else:
         url = f"sqlite:///{tmp_path / 'interlock.db'}" if request.param == "sqlite" else "memory:"
-    async with open_stage(store_for(url)) as stage:
-        yield await Actors(stage).open()
+    async with open_api(store_for(url)) as api:
+        yield await Actors(api).open()
     if request.param == "postgres":
         postgres.drop(url)

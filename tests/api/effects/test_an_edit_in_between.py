@@ -17,7 +17,7 @@ async def test_a_persons_edit_reaches_the_holder_the_approval_and_the_effect(eve
 
     renewed = (await actors.renew(lease)).document
     assert (renewed["state"], renewed["conflict_id"]) == ("conflict_detected", edited["conflict_id"])
-    approval = await actors.stage.approve(job, actors.bob)
+    approval = await actors.api.approve(job, actors.bob)
     assert (approval.status, approval.word) == (409, "target_changed")
     assert approval.document["conflict_id"] == edited["conflict_id"]
     prepared = {"lease": lease_ref(lease), "target": {"key": "doc:1", "version": "v1"}}
@@ -32,7 +32,7 @@ async def test_a_persons_edit_reaches_the_holder_the_approval_and_the_effect(eve
     assert conflict["affected"] == {
         "job": job, "lease": held, "effect": None, "jobs": [job], "leases": [held]
     }  # fmt: skip
-    assert "lease.conflict_detected" in await actors.stage.events(lease["lease_id"])
+    assert "lease.conflict_detected" in await actors.api.events(lease["lease_id"])
 
 
 async def test_whatever_order_touch_and_begin_meet_in_no_effect_begins_on_the_old_version(
@@ -66,7 +66,7 @@ async def test_one_conflict_names_every_job_and_lease_and_settles_them_all(every
     assert conflict["competing"][-1]["actor"] == "ada"
     settled = await actors.settle(conflict["id"], "discard")
     assert settled.document["carried_out"] == ["cancel_job", "end_lease"]
-    assert [(await actors.stage.get(f"jobs/{job}"))["state"] for job in jobs] == ["CANCELLED"] * 3
+    assert [(await actors.api.get(f"jobs/{job}"))["state"] for job in jobs] == ["CANCELLED"] * 3
     assert (await actors.target())["owners"] == []
 
 
@@ -107,5 +107,5 @@ async def test_a_large_result_survives_every_store(everywhere: Actors) -> None:
     await actors.begin()
     await actors.commit(result={"text": "ü" * 50_000})
     replayed = (await actors.begin()).document
-    whole = await actors.stage.get(replayed["stored_result"]["pointer"])
+    whole = await actors.api.get(replayed["stored_result"]["pointer"])
     assert whole["result"] == {"text": "ü" * 50_000}

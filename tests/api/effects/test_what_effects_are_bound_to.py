@@ -95,7 +95,7 @@ async def test_work_beside_what_was_changed_does_not_hide_the_conflict(everywher
 
 async def _approved(actors: Actors) -> Any:
     job = await actors.submit("v1")
-    await actors.stage.approve(job, actors.bob)
+    await actors.api.approve(job, actors.bob)
     (held,) = await actors.claim("pay.a")
     return held
 

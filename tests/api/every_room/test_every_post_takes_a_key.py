@@ -15,7 +15,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.idempotency import KEPT_ANSWERS, KeptAnswer
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
-from tests.harness.in_process_api import ASK, Stage
+from tests.harness.in_process_api import ASK, InProcessApi
 
 POSTS = {each.id: each.path for each in OPERATIONS if each.method == "POST" and not each.public}
 ROLES = "submit,work,review,operate,audit,admin"
@@ -85,25 +85,27 @@ class Answered(Command[None], frozen=True, kw_only=True):
         world.put(KEPT_ANSWERS, kept)
 
 
-async def lasting(stage: Stage, key: str) -> dict[str, str]:
+async def lasting(api: InProcessApi, key: str) -> dict[str, str]:
     """The ids of what is never removed; all else may be gone."""
-    await stage.policy(ASK)
-    job = await stage.submit(key)
-    lease = (await stage.call("POST", "leases", key, {"resource": "doc"})).document
-    await stage.call("POST", "targets/doc/touch", await stage.person("bob"), {"version": "2"})
-    [conflict] = (await stage.get("conflicts"))["items"]
+    await api.policy(ASK)
+    job = await api.submit(key)
+    lease = (await api.call("POST", "leases", key, {"resource": "doc"})).document
+    await api.call("POST", "targets/doc/touch", await api.person("bob"), {"version": "2"})
+    [conflict] = (await api.get("conflicts"))["items"]
     return {"job_id": job, "lease_id": lease["lease_id"], "conflict_id": conflict["id"]}
 
 
 @pytest.mark.parametrize("operation", POSTS)
-async def test_another_request_under_a_key_that_was_used_is_refused(stage: Stage, operation: str) -> None:
-    ada = await stage.person("ada", ROLES)
-    ids = await lasting(stage, ada)
-    await stage.service.kernel.run(
+async def test_another_request_under_a_key_that_was_used_is_refused(
+    api: InProcessApi, operation: str
+) -> None:
+    ada = await api.person("ada", ROLES)
+    ids = await lasting(api, ada)
+    await api.service.kernel.run(
         Answered(answer_id=hashlib.sha256(f"ada\0{operation}\0k".encode()).hexdigest())
     )
     path = re.sub(r"\{(\w+)\}", lambda found: ids.get(found[1], "gone"), POSTS[operation])
 
-    seen = await stage.call("POST", path, ada, BODIES.get(operation, {}), idempotency_key="k")
+    seen = await api.call("POST", path, ada, BODIES.get(operation, {}), idempotency_key="k")
 
     assert (seen.status, seen.word) == (422, "idempotency_key_reused"), seen.body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.harness.in_process_api import ASK, Stage
+from tests.harness.in_process_api import ASK, InProcessApi
 
 CURSORS = [
     "~",
@@ -23,7 +23,7 @@ CURSORS = [
 LISTS = ["jobs", "approvals", "audit", "api-keys", "principals", "policy/snapshots", "policy/observed"]
 
 
-async def test_a_made_up_cursor_never_breaks_a_list(durable: Stage) -> None:
+async def test_a_made_up_cursor_never_breaks_a_list(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     await durable.submit(await durable.agent())
 
@@ -33,9 +33,9 @@ async def test_a_made_up_cursor_never_breaks_a_list(durable: Stage) -> None:
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=201", "limit=x", "limit=1&limit=2", "what=1", "what="])
-async def test_a_list_is_asked_properly_or_not_at_all(stage: Stage, query: str) -> None:
+async def test_a_list_is_asked_properly_or_not_at_all(api: InProcessApi, query: str) -> None:
     for path in LISTS:
-        seen = await stage.call("GET", f"{path}?{query}", stage.admin)
+        seen = await api.call("GET", f"{path}?{query}", api.admin)
         assert (seen.status, seen.word) == (400, "invalid_request"), path
 
 
@@ -55,7 +55,7 @@ PATHS = [
 ]
 
 
-async def test_a_strange_path_is_refused_properly(durable: Stage) -> None:
+async def test_a_strange_path_is_refused_properly(durable: InProcessApi) -> None:
     for method, path in ((method, path) for path in PATHS for method in ("GET", "POST", "PUT")):
         seen = await durable.call(method, path, durable.admin, None if method == "GET" else {})
         assert 400 <= seen.status < 500, (method, path, seen.document)

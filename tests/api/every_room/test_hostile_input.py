@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.in_process_api import ASK, Stage
+from tests.harness.in_process_api import ASK, InProcessApi
 
 JOB = {"topic": "pay", "payload": {}}
 
@@ -47,18 +47,18 @@ BODIES: dict[str, bytes] = {
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
 async def test_a_body_that_is_not_strict_json_is_refused_and_nothing_is_stored(
-    stage: Stage, body: bytes
+    api: InProcessApi, body: bytes
 ) -> None:
-    await stage.policy(ASK)
-    bot = await stage.agent()
+    await api.policy(ASK)
+    bot = await api.agent()
 
-    refused = await stage.call("POST", "jobs", bot, body, idempotency_key="k")
+    refused = await api.call("POST", "jobs", bot, body, idempotency_key="k")
 
     assert (refused.status, refused.word) == (400, "invalid_request")
     assert refused.headers["content-type"] == "application/problem+json"
     assert refused.document["errors"]
-    assert (await stage.get("jobs"))["items"] == []
-    assert [action for action, _ in await stage.audit("pay")] == []
+    assert (await api.get("jobs"))["items"] == []
+    assert [action for action, _ in await api.audit("pay")] == []
 
 
 FIELDS: dict[str, dict[str, Any]] = {
@@ -85,17 +85,19 @@ FIELDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("field", FIELDS.values(), ids=FIELDS.keys())
-async def test_a_nul_character_is_refused_in_every_text_of_a_job(stage: Stage, field: dict[str, Any]) -> None:
-    await stage.policy(ASK)
-    bot = await stage.agent()
+async def test_a_nul_character_is_refused_in_every_text_of_a_job(
+    api: InProcessApi, field: dict[str, Any]
+) -> None:
+    await api.policy(ASK)
+    bot = await api.agent()
 
-    refused = await stage.call("POST", "jobs", bot, {**JOB, **field})
+    refused = await api.call("POST", "jobs", bot, {**JOB, **field})
 
     assert (refused.status, refused.word) == (400, "invalid_request")
-    assert (await stage.get("jobs"))["items"] == []
+    assert (await api.get("jobs"))["items"] == []
 
 
-async def test_a_nul_character_is_refused_wherever_a_caller_writes_text(durable: Stage) -> None:
+async def test_a_nul_character_is_refused_wherever_a_caller_writes_text(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot, ada = await durable.agent(), await durable.person("ada")
     job = await durable.submit(bot)
@@ -146,11 +148,13 @@ LINES: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize(("path", "body"), LINES, ids=[str(body) for _, body in LINES])
-async def test_a_line_break_at_the_end_of_a_name_is_refused(stage: Stage, path: str, body: object) -> None:
-    await stage.policy(ASK)
-    key = await stage.person("both", "submit,admin")
+async def test_a_line_break_at_the_end_of_a_name_is_refused(
+    api: InProcessApi, path: str, body: object
+) -> None:
+    await api.policy(ASK)
+    key = await api.person("both", "submit,admin")
 
-    refused = await stage.call("POST", path, key, body)
+    refused = await api.call("POST", path, key, body)
 
     assert (refused.status, refused.word) == (400, "invalid_request")
 
@@ -182,23 +186,23 @@ WRONG: dict[str, object] = {
 
 
 @pytest.mark.parametrize("body", WRONG.values(), ids=WRONG.keys())
-async def test_a_job_of_the_wrong_shape_is_refused(stage: Stage, body: object) -> None:
-    await stage.policy(ASK)
-    bot = await stage.agent()
+async def test_a_job_of_the_wrong_shape_is_refused(api: InProcessApi, body: object) -> None:
+    await api.policy(ASK)
+    bot = await api.agent()
 
-    refused = await stage.call("POST", "jobs", bot, body)
+    refused = await api.call("POST", "jobs", bot, body)
 
     assert (refused.status, refused.word) == (400, "invalid_request")
-    assert (await stage.get("jobs"))["items"] == []
+    assert (await api.get("jobs"))["items"] == []
 
 
-async def test_a_granted_label_that_the_submitter_wrote_grants_nothing(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot = await stage.agent()
+async def test_a_granted_label_that_the_submitter_wrote_grants_nothing(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot = await api.agent()
 
-    job = await stage.submit(bot, labels={"approval_granted": "true"})
+    job = await api.submit(bot, labels={"approval_granted": "true"})
 
-    seen = await stage.job(job)
+    seen = await api.job(job)
     assert (seen["state"], seen["system_labels"]) == ("APPROVAL", {})
 
 
@@ -206,16 +210,16 @@ async def test_a_granted_label_that_the_submitter_wrote_grants_nothing(stage: St
     "content_type",
     ["text/plain", "application/xml", "application/json; charset=utf-16", "multipart/form-data", "json"],
 )
-async def test_a_body_that_does_not_say_json_is_refused(stage: Stage, content_type: str) -> None:
-    await stage.policy(ASK)
-    bot = await stage.agent()
+async def test_a_body_that_does_not_say_json_is_refused(api: InProcessApi, content_type: str) -> None:
+    await api.policy(ASK)
+    bot = await api.agent()
 
-    refused = await stage.call("POST", "jobs", bot, JOB, headers={"content-type": content_type})
+    refused = await api.call("POST", "jobs", bot, JOB, headers={"content-type": content_type})
 
     assert (refused.status, refused.word) == (415, "unsupported_media_type")
 
 
-async def test_text_beyond_ascii_survives_both_stores_unchanged(durable: Stage) -> None:
+async def test_text_beyond_ascii_survives_both_stores_unchanged(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot, ada = await durable.agent(), await durable.person("ada")
     payload = {
@@ -237,11 +241,13 @@ async def test_text_beyond_ascii_survives_both_stores_unchanged(durable: Stage) 
 
 
 @pytest.mark.parametrize("text", ["\x01", "a\x1b[31mred", "\x7f", "bell\x07", "\x0b"])
-async def test_a_reason_holds_no_control_characters_but_tabs_and_line_breaks(stage: Stage, text: str) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot)
+async def test_a_reason_holds_no_control_characters_but_tabs_and_line_breaks(
+    api: InProcessApi, text: str
+) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot)
 
-    assert (await stage.approve(job, ada, reason=text)).word == "invalid_request"
-    assert (await stage.reject(job, ada, reason=text)).word == "invalid_request"
-    assert (await stage.approve(job, ada, reason="fine\r\n\tso far")).word == "approved"
+    assert (await api.approve(job, ada, reason=text)).word == "invalid_request"
+    assert (await api.reject(job, ada, reason=text)).word == "invalid_request"
+    assert (await api.approve(job, ada, reason="fine\r\n\tso far")).word == "approved"

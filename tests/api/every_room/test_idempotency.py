@@ -10,7 +10,7 @@ import pytest
 from interlock.store.sqlite import SqliteStore
 from interlock.store.urls import store_for
 from tests.harness.costly_expression import COSTLY, TOO_MUCH
-from tests.harness.in_process_api import ASK, Stage, VirtualClock, open_stage
+from tests.harness.in_process_api import ASK, InProcessApi, VirtualClock, open_api
 
 FRAGILE = """
 version: v1
@@ -26,11 +26,13 @@ rules:
 """
 
 
-async def count(stage: Stage) -> int:
-    return len((await stage.get("jobs"))["items"])
+async def count(api: InProcessApi) -> int:
+    return len((await api.get("jobs"))["items"])
 
 
-async def test_a_repeat_gets_the_first_answer_byte_for_byte_and_makes_no_second_job(durable: Stage) -> None:
+async def test_a_repeat_gets_the_first_answer_byte_for_byte_and_makes_no_second_job(
+    durable: InProcessApi,
+) -> None:
     await durable.policy(ASK)
     bot = await durable.agent()
     first = await durable.propose(bot, {"amount": 1}, idempotency_key="k")
@@ -44,16 +46,16 @@ async def test_a_repeat_gets_the_first_answer_byte_for_byte_and_makes_no_second_
 
 
 async def test_the_answer_outlives_the_server_and_what_became_of_the_job(durable_url: str) -> None:
-    async with open_stage(store_for(durable_url)) as stage:
-        await stage.policy(ASK)
-        bot, ada = await stage.agent(), await stage.person("ada")
-        first = await stage.propose(bot, {"amount": 1}, idempotency_key="k")
-        decided = await stage.call(
+    async with open_api(store_for(durable_url)) as api:
+        await api.policy(ASK)
+        bot, ada = await api.agent(), await api.person("ada")
+        first = await api.propose(bot, {"amount": 1}, idempotency_key="k")
+        decided = await api.call(
             "POST", f"approvals/{first.document['id']}/approve", ada, {}, idempotency_key="a"
         )
-    async with open_stage(store_for(durable_url)) as stage:
-        again = await stage.propose(bot, {"amount": 1}, idempotency_key="k")
-        repeated = await stage.call(
+    async with open_api(store_for(durable_url)) as api:
+        again = await api.propose(bot, {"amount": 1}, idempotency_key="k")
+        repeated = await api.call(
             "POST", f"approvals/{first.document['id']}/approve", ada, {}, idempotency_key="a"
         )
 
@@ -62,7 +64,7 @@ async def test_the_answer_outlives_the_server_and_what_became_of_the_job(durable
     assert repeated.document["outcome"] == "approved"
 
 
-async def test_the_same_key_with_another_amount_is_refused(durable: Stage) -> None:
+async def test_the_same_key_with_another_amount_is_refused(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot = await durable.agent()
     first = await durable.propose(bot, {"amount": 1}, idempotency_key="k")
@@ -75,14 +77,14 @@ async def test_the_same_key_with_another_amount_is_refused(durable: Stage) -> No
     assert await count(durable) == 1
 
 
-async def test_the_same_request_in_other_words_is_the_same_request(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot = await stage.agent()
-    first = await stage.call(
+async def test_the_same_request_in_other_words_is_the_same_request(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot = await api.agent()
+    first = await api.call(
         "POST", "jobs", bot, b'{"topic":"pay","payload":{"a":1,"b":2}}', idempotency_key="k"
     )
 
-    again = await stage.call(
+    again = await api.call(
         "POST",
         "jobs",
         bot,
@@ -93,7 +95,7 @@ async def test_the_same_request_in_other_words_is_the_same_request(stage: Stage)
     assert again.body == first.body
 
 
-async def test_another_tenant_principal_or_operation_is_independent(durable: Stage) -> None:
+async def test_another_tenant_principal_or_operation_is_independent(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     mine, other = await durable.agent(), await durable.agent("other")
     theirs = await durable.key("bot", "agent", "submit", tenant="elsewhere")
@@ -109,7 +111,7 @@ async def test_another_tenant_principal_or_operation_is_independent(durable: Sta
     assert (await durable.propose(mine, {"amount": 1}, idempotency_key="k")).body == first.body
 
 
-async def test_a_denied_submit_is_repeated_and_not_denied_twice(durable: Stage) -> None:
+async def test_a_denied_submit_is_repeated_and_not_denied_twice(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot = await durable.agent()
     first = await durable.propose(bot, topic="launch", idempotency_key="k")
@@ -130,7 +132,7 @@ INVALID = (
 )
 
 
-async def test_an_invalid_request_leaves_its_key_unused(durable: Stage) -> None:
+async def test_an_invalid_request_leaves_its_key_unused(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot = await durable.agent()
     refused = [await durable.call("POST", "jobs", bot, body, idempotency_key="k") for body in INVALID]
@@ -142,7 +144,7 @@ async def test_an_invalid_request_leaves_its_key_unused(durable: Stage) -> None:
     assert "idempotency-replayed" not in accepted.headers
 
 
-async def test_a_submit_that_could_not_be_evaluated_leaves_its_key_unused(durable: Stage) -> None:
+async def test_a_submit_that_could_not_be_evaluated_leaves_its_key_unused(durable: InProcessApi) -> None:
     await durable.policy(FRAGILE.replace("payload.amount > 5", f'"{COSTLY} || true"'))
     bot = await durable.agent()
     refused = await durable.propose(bot, TOO_MUCH, idempotency_key="k")
@@ -153,54 +155,54 @@ async def test_a_submit_that_could_not_be_evaluated_leaves_its_key_unused(durabl
     assert accepted.status == 202
 
 
-async def test_a_throttled_submit_leaves_its_key_unused(stage: Stage) -> None:
-    await stage.policy(FRAGILE)
-    bot = await stage.agent()
-    await stage.propose(bot, topic="mail")
-    refused = await stage.propose(bot, topic="mail", idempotency_key="k")
-    stage.clock.advance(3600)
+async def test_a_throttled_submit_leaves_its_key_unused(api: InProcessApi) -> None:
+    await api.policy(FRAGILE)
+    bot = await api.agent()
+    await api.propose(bot, topic="mail")
+    refused = await api.propose(bot, topic="mail", idempotency_key="k")
+    api.clock.advance(3600)
 
-    accepted = await stage.propose(bot, topic="mail", idempotency_key="k")
+    accepted = await api.propose(bot, topic="mail", idempotency_key="k")
 
     assert (refused.status, accepted.status) == (429, 201)
 
 
-async def test_a_refused_decision_leaves_its_key_unused(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot)
-    before = await stage.policy(ASK + "  - {id: more, when: {topic: x}, decision: deny}\n")
-    refused = await stage.call("POST", f"approvals/{job}/approve", ada, {}, idempotency_key="k")
-    await stage.policy(ASK)
+async def test_a_refused_decision_leaves_its_key_unused(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot)
+    before = await api.policy(ASK + "  - {id: more, when: {topic: x}, decision: deny}\n")
+    refused = await api.call("POST", f"approvals/{job}/approve", ada, {}, idempotency_key="k")
+    await api.policy(ASK)
 
-    accepted = await stage.call("POST", f"approvals/{job}/approve", ada, {}, idempotency_key="k")
+    accepted = await api.call("POST", f"approvals/{job}/approve", ada, {}, idempotency_key="k")
 
     assert before
     assert (refused.word, accepted.word) == ("snapshot_changed", "approved")
 
 
-async def test_a_repeat_is_answered_even_if_the_policy_can_no_longer_be_evaluated(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot = await stage.agent()
-    first = await stage.propose(bot, {"amount": 1}, idempotency_key="k")
-    await stage.policy(FRAGILE.replace("payload.amount", "payload.missing"))
+async def test_a_repeat_is_answered_even_if_the_policy_can_no_longer_be_evaluated(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot = await api.agent()
+    first = await api.propose(bot, {"amount": 1}, idempotency_key="k")
+    await api.policy(FRAGILE.replace("payload.amount", "payload.missing"))
 
-    again = await stage.propose(bot, {"amount": 1}, idempotency_key="k")
+    again = await api.propose(bot, {"amount": 1}, idempotency_key="k")
 
     assert again.body == first.body
 
 
-async def test_a_repeat_takes_no_token_from_a_throttle(stage: Stage) -> None:
-    await stage.policy(FRAGILE.replace("burst: 1", "burst: 2"))
-    bot = await stage.agent()
+async def test_a_repeat_takes_no_token_from_a_throttle(api: InProcessApi) -> None:
+    await api.policy(FRAGILE.replace("burst: 1", "burst: 2"))
+    bot = await api.agent()
     for _ in range(5):
-        assert (await stage.propose(bot, topic="mail", idempotency_key="k")).status == 201
+        assert (await api.propose(bot, topic="mail", idempotency_key="k")).status == 201
 
-    assert (await stage.propose(bot, topic="mail")).status == 201
-    assert (await stage.propose(bot, topic="mail")).status == 429
+    assert (await api.propose(bot, topic="mail")).status == 201
+    assert (await api.propose(bot, topic="mail")).status == 429
 
 
-async def test_many_at_once_under_one_key_make_one_job(durable: Stage) -> None:
+async def test_many_at_once_under_one_key_make_one_job(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot = await durable.agent()
 
@@ -213,53 +215,53 @@ async def test_many_at_once_under_one_key_make_one_job(durable: Stage) -> None:
 
 
 @pytest.mark.parametrize("key", ["", " ", "a b", "a\tb", "é", "x" * 256, "a\x7f"])
-async def test_a_key_that_is_not_visible_ascii_is_refused(stage: Stage, key: str) -> None:
-    await stage.policy(ASK)
-    bot = await stage.agent()
+async def test_a_key_that_is_not_visible_ascii_is_refused(api: InProcessApi, key: str) -> None:
+    await api.policy(ASK)
+    bot = await api.agent()
 
-    refused = await stage.propose(bot, idempotency_key=key)
+    refused = await api.propose(bot, idempotency_key=key)
 
     assert (refused.status, refused.word) == (400, "invalid_request")
-    assert await count(stage) == 0
+    assert await count(api) == 0
 
 
 async def test_an_answer_is_kept_for_thirty_days_and_then_forgotten(tmp_path: Path) -> None:
     clock = VirtualClock()
-    async with open_stage(SqliteStore(tmp_path / "a.db", clock=clock), clock=clock) as stage:
-        await stage.policy(LONG)
-        bot = await stage.agent()
-        first = await stage.propose(bot, topic="read", idempotency_key="k")
+    async with open_api(SqliteStore(tmp_path / "a.db", clock=clock), clock=clock) as api:
+        await api.policy(LONG)
+        bot = await api.agent()
+        first = await api.propose(bot, topic="read", idempotency_key="k")
         clock.advance(30 * 86_400 - 1)
-        await stage.service.store.prune()
-        assert (await stage.propose(bot, topic="read", idempotency_key="k")).body == first.body
+        await api.service.store.prune()
+        assert (await api.propose(bot, topic="read", idempotency_key="k")).body == first.body
         clock.advance(60)
-        await stage.service.store.prune()
-        assert (await stage.propose(bot, topic="read", idempotency_key="k")).body != first.body
+        await api.service.store.prune()
+        assert (await api.propose(bot, topic="read", idempotency_key="k")).body != first.body
 
 
 async def test_an_answer_is_kept_for_as_long_as_its_approval_may_last(tmp_path: Path) -> None:
     clock = VirtualClock()
-    async with open_stage(SqliteStore(tmp_path / "a.db", clock=clock), clock=clock) as stage:
-        await stage.policy(LONG)
-        bot = await stage.agent()
-        first = await stage.propose(bot, idempotency_key="k")
+    async with open_api(SqliteStore(tmp_path / "a.db", clock=clock), clock=clock) as api:
+        await api.policy(LONG)
+        bot = await api.agent()
+        first = await api.propose(bot, idempotency_key="k")
         clock.advance(100 * 86_400 - 1)
-        await stage.service.store.prune()
+        await api.service.store.prune()
 
-        again = await stage.propose(bot, idempotency_key="k")
+        again = await api.propose(bot, idempotency_key="k")
 
     assert again.body == first.body
 
 
 async def test_the_key_of_a_gated_call_names_its_intent_for_ever(tmp_path: Path) -> None:
     clock = VirtualClock()
-    async with open_stage(SqliteStore(tmp_path / "a.db", clock=clock), clock=clock) as stage:
-        await stage.policy(LONG)
-        bot = await stage.agent()
-        first = await stage.propose(bot, topic="read", executor="caller", idempotency_key="k")
+    async with open_api(SqliteStore(tmp_path / "a.db", clock=clock), clock=clock) as api:
+        await api.policy(LONG)
+        bot = await api.agent()
+        first = await api.propose(bot, topic="read", executor="caller", idempotency_key="k")
         clock.advance(10_000 * 86_400)
-        await stage.service.store.prune()
+        await api.service.store.prune()
 
-        again = await stage.propose(bot, topic="read", executor="caller", idempotency_key="k")
+        again = await api.propose(bot, topic="read", executor="caller", idempotency_key="k")
 
     assert again.body == first.body

@@ -9,20 +9,20 @@ import pytest
 
 from interlock.kernel.pages import PAGE_BYTES_MAX
 from interlock.rooms.audit import queries
-from tests.harness.in_process_api import ASK, Stage
+from tests.harness.in_process_api import ASK, InProcessApi
 
 
-async def pages(stage: Stage, path: str, limit: int) -> list[list[Any]]:
+async def pages(api: InProcessApi, path: str, limit: int) -> list[list[Any]]:
     found: list[list[Any]] = []
     cursor: str | None = ""
     while cursor is not None:
-        page = await stage.get(f"{path}limit={limit}" + (f"&cursor={cursor}" if cursor else ""))
+        page = await api.get(f"{path}limit={limit}" + (f"&cursor={cursor}" if cursor else ""))
         found.append(page["items"])
         cursor = page["next_cursor"]
     return found
 
 
-async def test_jobs_come_newest_first_page_by_page(durable: Stage) -> None:
+async def test_jobs_come_newest_first_page_by_page(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot = await durable.agent()
     made = [await durable.submit(bot, topic="read" if n % 3 else "pay") for n in range(7)]
@@ -32,7 +32,7 @@ async def test_jobs_come_newest_first_page_by_page(durable: Stage) -> None:
     assert [[item["id"] for item in page] for page in found] == [made[6:3:-1], made[3:0:-1], made[0:1]]
 
 
-async def test_a_full_last_page_is_the_last(durable: Stage) -> None:
+async def test_a_full_last_page_is_the_last(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot = await durable.agent()
     made = [await durable.submit(bot) for _ in range(4)]
@@ -45,7 +45,7 @@ async def test_a_full_last_page_is_the_last(durable: Stage) -> None:
         assert [len(page) for page in await pages(durable, path, len(every))] == [len(every)], path
 
 
-async def test_a_page_of_large_records_ends_early_and_nothing_is_left_out(durable: Stage) -> None:
+async def test_a_page_of_large_records_ends_early_and_nothing_is_left_out(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot = await durable.agent()
     sizes = (900_000, 10, 900_000, 900_000, 900_000, 20, 450_000, 30)
@@ -60,7 +60,7 @@ async def test_a_page_of_large_records_ends_early_and_nothing_is_left_out(durabl
         assert max(bytes_of_pages) < PAGE_BYTES_MAX + 1_100_000
 
 
-async def test_one_large_record_is_a_page_and_the_last_has_no_cursor(durable: Stage) -> None:
+async def test_one_large_record_is_a_page_and_the_last_has_no_cursor(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot = await durable.agent()
     made = [await durable.submit(bot, {"text": "x" * 900_000}) for _ in range(3)]
@@ -69,7 +69,7 @@ async def test_one_large_record_is_a_page_and_the_last_has_no_cursor(durable: St
     assert [len(page) for page in await pages(durable, "jobs?", 1)] == [1, 1, 1]
 
 
-async def test_large_policies_and_workflows_are_paged_by_their_size_too(durable: Stage) -> None:
+async def test_large_policies_and_workflows_are_paged_by_their_size_too(durable: InProcessApi) -> None:
     text = "x" * 250_000
     for n in range(10):
         rules = f"rules: [{{id: r{n}, decision: allow}}]"
@@ -85,7 +85,7 @@ async def test_large_policies_and_workflows_are_paged_by_their_size_too(durable:
         assert len({item[key] for page in found for item in page}) == 10
 
 
-async def test_a_simulation_reads_page_by_page_whatever_their_size(durable: Stage) -> None:
+async def test_a_simulation_reads_page_by_page_whatever_their_size(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot = await durable.agent()
     for _ in range(5):
@@ -98,7 +98,7 @@ async def test_a_simulation_reads_page_by_page_whatever_their_size(durable: Stag
 
 
 async def test_a_rare_entry_is_found_in_a_long_log_a_stretch_at_a_time(
-    durable: Stage, monkeypatch: pytest.MonkeyPatch
+    durable: InProcessApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await durable.policy(ASK)
     bot, rare = await durable.agent(), await durable.agent("rare")
@@ -122,7 +122,7 @@ async def test_a_rare_entry_is_found_in_a_long_log_a_stretch_at_a_time(
     assert [entry for page in await pages(durable, "audit?actor=nobody&", 200) for entry in page] == []
 
 
-async def test_jobs_are_narrowed_by_state_and_topic(durable: Stage) -> None:
+async def test_jobs_are_narrowed_by_state_and_topic(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot, ada = await durable.agent(), await durable.person("ada")
     asked, approved, read = (
@@ -142,7 +142,7 @@ async def test_jobs_are_narrowed_by_state_and_topic(durable: Stage) -> None:
     assert await ids("state=RUNNING") == []
 
 
-async def test_approvals_are_narrowed_by_state(durable: Stage) -> None:
+async def test_approvals_are_narrowed_by_state(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot, ada = await durable.agent(), await durable.person("ada")
     pending, approved, rejected = [await durable.submit(bot) for _ in range(3)]
@@ -160,7 +160,7 @@ async def test_approvals_are_narrowed_by_state(durable: Stage) -> None:
     assert (await durable.call("GET", "approvals?state=what", ada)).status == 400
 
 
-async def test_the_history_of_a_job_is_everything_that_happened_to_it(durable: Stage) -> None:
+async def test_the_history_of_a_job_is_everything_that_happened_to_it(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot, ada = await durable.agent(), await durable.person("ada")
     job = await durable.submit(bot)
@@ -177,7 +177,7 @@ async def test_the_history_of_a_job_is_everything_that_happened_to_it(durable: S
     assert entries[0]["n"] > entries[1]["n"] > entries[2]["n"]
 
 
-async def test_the_audit_log_is_narrowed_by_subject_actor_and_action(durable: Stage) -> None:
+async def test_the_audit_log_is_narrowed_by_subject_actor_and_action(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot, ada = await durable.agent(), await durable.person("ada")
     first, second = await durable.submit(bot), await durable.submit(bot)
@@ -192,7 +192,7 @@ async def test_the_audit_log_is_narrowed_by_subject_actor_and_action(durable: St
     assert await found("actor=ada&action=submit") == []
 
 
-async def test_keys_of_a_principal_who_was_removed_do_not_end_the_list(durable: Stage) -> None:
+async def test_keys_of_a_principal_who_was_removed_do_not_end_the_list(durable: InProcessApi) -> None:
     await durable.person("ada")
     gone = await durable.person("eve")
     await durable.call("POST", f"api-keys/{gone.split('_')[1]}/revoke", durable.admin, {})
@@ -209,3 +209,17 @@ async def test_keys_of_a_principal_who_was_removed_do_not_end_the_list(durable: 
     assert found == [item["principal"] for item in (await durable.get("api-keys"))["items"]]
     assert found[0] == "ada"
     assert len(found) == 2  # and the admin
+
+
+async def test_keys_of_one_principal_come_newest_first_without_those_of_others(durable: InProcessApi) -> None:
+    body = {"kind": "person", "roles": ["review"]}
+    made: list[str] = []
+    for name in ("ada", "eve", "ada", "ada"):
+        issued = await durable.call("POST", f"principals/{name}/keys", durable.admin, body)
+        made += [issued.document["key_id"]] if name == "ada" else []
+
+    found = await pages(durable, "api-keys?principal=ada&", 2)
+
+    assert [[item["key_id"] for item in page] for page in found] == [made[:0:-1], made[:1]]
+    assert {item["principal"] for page in found for item in page} == {"ada"}
+    assert await pages(durable, "api-keys?principal=nobody&", 2) == [[]]

@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.harness.in_process_api import Stage
+from tests.harness.in_process_api import InProcessApi
 
 POLICY = """
 version: v1
@@ -34,16 +34,18 @@ async def past(moment: str) -> None:
         await asyncio.sleep(left + 0.01)
 
 
-async def listed(stage: Stage, path: str, name: str = "id") -> list[tuple[str, str]]:
+async def listed(api: InProcessApi, path: str, name: str = "id") -> list[tuple[str, str]]:
     """Who is on a list, and in which state it is shown."""
-    return [(item[name], item["state"]) for item in (await stage.get(path))["items"]]
+    return [(item[name], item["state"]) for item in (await api.get(path))["items"]]
 
 
-async def ids(stage: Stage, path: str) -> list[str]:
-    return [each for each, _ in await listed(stage, path)]
+async def ids(api: InProcessApi, path: str) -> list[str]:
+    return [each for each, _ in await listed(api, path)]
 
 
-async def test_a_request_past_its_time_is_listed_as_expired_and_no_longer_as_waiting(durable: Stage) -> None:
+async def test_a_request_past_its_time_is_listed_as_expired_and_no_longer_as_waiting(
+    durable: InProcessApi,
+) -> None:
     await durable.policy(POLICY)
     bot = await durable.agent()
     escalating, brief, waiting = [
@@ -65,7 +67,7 @@ async def test_a_request_past_its_time_is_listed_as_expired_and_no_longer_as_wai
     assert await ids(durable, "jobs?state=EXPIRED") == [brief]
 
 
-async def test_a_job_past_its_own_time_is_listed_as_expired(durable: Stage) -> None:
+async def test_a_job_past_its_own_time_is_listed_as_expired(durable: InProcessApi) -> None:
     await durable.policy(POLICY)
     bot = await durable.agent()
     released = await durable.submit(bot, topic="read", expires_in="1s")
@@ -79,7 +81,7 @@ async def test_a_job_past_its_own_time_is_listed_as_expired(durable: Stage) -> N
 
 
 async def test_pages_of_what_expired_meanwhile_leave_nothing_out_and_show_nothing_twice(
-    durable: Stage,
+    durable: InProcessApi,
 ) -> None:
     await durable.policy(POLICY)
     bot = await durable.agent()
@@ -96,19 +98,19 @@ async def test_pages_of_what_expired_meanwhile_leave_nothing_out_and_show_nothin
     ]
 
 
-async def every(stage: Stage, path: str) -> list[str]:
+async def every(api: InProcessApi, path: str) -> list[str]:
     """All ids of a list, two at a time; a page holds no more than was asked for."""
     found: list[str] = []
     cursor: str | None = ""
     while cursor is not None:
-        page: Any = await stage.get(f"{path}&limit=2" + (f"&cursor={cursor}" if cursor else ""))
+        page: Any = await api.get(f"{path}&limit=2" + (f"&cursor={cursor}" if cursor else ""))
         assert len(page["items"]) <= 2
         found += [item["id"] for item in page["items"]]
         cursor = page["next_cursor"]
     return found
 
 
-async def test_a_run_that_stopped_renewing_is_listed_as_lost(durable: Stage) -> None:
+async def test_a_run_that_stopped_renewing_is_listed_as_lost(durable: InProcessApi) -> None:
     bot = await durable.agent()
     for ttl in (1, 600):
         started = await durable.call("POST", "workflows/w/runs", bot, {"ttl_seconds": ttl})
@@ -124,7 +126,7 @@ async def test_a_run_that_stopped_renewing_is_listed_as_lost(durable: Stage) -> 
     assert await listed(durable, "workflow-runs?state=lost&workflow=other", "run_id") == []
 
 
-async def test_an_effect_past_its_time_is_listed_as_ambiguous(durable: Stage) -> None:
+async def test_an_effect_past_its_time_is_listed_as_ambiguous(durable: InProcessApi) -> None:
     bot = await durable.agent()
     for name, ttl in (("doubtful", 1), ("under-way", 600)):
         body = {"request_hash": "sha256:" + "0" * 64, "ttl_seconds": ttl}
@@ -137,7 +139,7 @@ async def test_an_effect_past_its_time_is_listed_as_ambiguous(durable: Stage) ->
     assert await listed(durable, "effects?state=AMBIGUOUS", "action_id") == [("doubtful", "AMBIGUOUS")]
 
 
-async def test_a_lease_past_its_time_is_not_listed_as_live(durable: Stage) -> None:
+async def test_a_lease_past_its_time_is_not_listed_as_live(durable: InProcessApi) -> None:
     bot = await durable.agent()
     taken = [
         (await durable.call("POST", "leases", bot, {"resource": f"doc:{ttl}", "ttl_seconds": ttl})).document
@@ -153,7 +155,7 @@ async def test_a_lease_past_its_time_is_not_listed_as_live(durable: Stage) -> No
     assert await listed(durable, "leases?resource=doc:0.2", "lease_id") == [(taken[1]["lease_id"], "stale")]
 
 
-async def test_a_request_past_its_time_no_longer_waits_for_its_target(durable: Stage) -> None:
+async def test_a_request_past_its_time_no_longer_waits_for_its_target(durable: InProcessApi) -> None:
     await durable.policy(POLICY)
     bot = await durable.agent()
     target = {"target": {"key": "doc:1", "version": "v1"}}

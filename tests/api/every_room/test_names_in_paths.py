@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.harness.in_process_api import Stage
+from tests.harness.in_process_api import InProcessApi
 
 ACCEPTED = {
     "a space of French numbers": "Rechnung 12\u202f000",
@@ -30,46 +30,50 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("key", ACCEPTED.values(), ids=ACCEPTED)
-async def test_a_target_reported_in_a_body_is_read_and_touched_by_its_path(stage: Stage, key: str) -> None:
-    bot, path = await stage.agent(), f"targets/{quote(key, safe='')}"
+async def test_a_target_reported_in_a_body_is_read_and_touched_by_its_path(
+    api: InProcessApi, key: str
+) -> None:
+    bot, path = await api.agent(), f"targets/{quote(key, safe='')}"
     change = {"key": key, "version": "v1"}
-    assert (await stage.call("POST", "targets/touches", bot, {"changes": [change]})).status == 200
+    assert (await api.call("POST", "targets/touches", bot, {"changes": [change]})).status == 200
 
-    touched = await stage.call("POST", f"{path}/touch", bot, {"version": "v2"})
-    seen = await stage.get(path)
+    touched = await api.call("POST", f"{path}/touch", bot, {"version": "v2"})
+    seen = await api.get(path)
 
     assert touched.status == 200, touched.document
     assert (seen["key"], seen["version"], len(seen["touches"])) == (key, "v2", 2)
 
 
 @pytest.mark.parametrize("key", REFUSED.values(), ids=REFUSED)
-async def test_a_target_is_refused_in_a_body_and_in_a_path_alike(stage: Stage, key: str) -> None:
-    bot, path = await stage.agent(), f"targets/{quote(key, safe='')}"
+async def test_a_target_is_refused_in_a_body_and_in_a_path_alike(api: InProcessApi, key: str) -> None:
+    bot, path = await api.agent(), f"targets/{quote(key, safe='')}"
     change = {"key": key, "version": "v1"}
 
     answers = [
-        await stage.call("POST", "targets/touches", bot, {"changes": [change]}),
-        await stage.call("POST", "jobs", bot, {"topic": "pay", "payload": {}, "target": {"key": key}}),
-        await stage.call("POST", f"{path}/touch", bot, {"version": "v1"}),
-        await stage.call("GET", path, stage.admin),
+        await api.call("POST", "targets/touches", bot, {"changes": [change]}),
+        await api.call("POST", "jobs", bot, {"topic": "pay", "payload": {}, "target": {"key": key}}),
+        await api.call("POST", f"{path}/touch", bot, {"version": "v1"}),
+        await api.call("GET", path, api.admin),
     ]
 
     assert {(answer.status, answer.word) for answer in answers} == {(400, "invalid_request")}
 
 
 @pytest.mark.parametrize("action", [name[:300] for name in ACCEPTED.values()], ids=ACCEPTED)
-async def test_an_action_is_begun_and_read_under_whatever_one_calls_it(stage: Stage, action: str) -> None:
-    bot, path = await stage.agent("bot", "submit,work"), f"effects/{quote(action, safe='')}"
-    begun = await stage.call("POST", f"{path}/begin", bot, {"request_hash": "sha256:one"})
+async def test_an_action_is_begun_and_read_under_whatever_one_calls_it(
+    api: InProcessApi, action: str
+) -> None:
+    bot, path = await api.agent("bot", "submit,work"), f"effects/{quote(action, safe='')}"
+    begun = await api.call("POST", f"{path}/begin", bot, {"request_hash": "sha256:one"})
     assert begun.status == 201, begun.document
-    assert (await stage.get(path))["action_id"] == action
+    assert (await api.get(path))["action_id"] == action
 
 
 @pytest.mark.parametrize("action", REFUSED.values(), ids=REFUSED)
-async def test_no_action_has_a_control_character(stage: Stage, action: str) -> None:
-    bot, path = await stage.agent("bot", "submit,work"), f"effects/{quote(action, safe='')}"
+async def test_no_action_has_a_control_character(api: InProcessApi, action: str) -> None:
+    bot, path = await api.agent("bot", "submit,work"), f"effects/{quote(action, safe='')}"
     answers = [
-        await stage.call("POST", f"{path}/begin", bot, {"request_hash": "sha256:one"}),
-        await stage.call("GET", path, stage.admin),
+        await api.call("POST", f"{path}/begin", bot, {"request_hash": "sha256:one"}),
+        await api.call("GET", path, api.admin),
     ]
     assert {(answer.status, answer.word) for answer in answers} == {(400, "invalid_request")}

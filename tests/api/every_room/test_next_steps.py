@@ -11,7 +11,7 @@ from interlock.api.assembly import OPERATIONS
 from interlock.api.operations import Operation
 from interlock.api.problem import routed
 from interlock.kernel.refusal import Next
-from tests.harness.in_process_api import ASK, Stage
+from tests.harness.in_process_api import ASK, InProcessApi
 from tests.harness.next_steps import named_steps
 
 BY_ID = {operation.id: operation for operation in OPERATIONS}
@@ -54,13 +54,13 @@ def test_a_route_quotes_what_it_is_filled_with() -> None:
     assert routed(waited).route == "GET /api/v1/jobs/job_1?until=finished&wait_seconds=30"
 
 
-async def test_what_the_problem_says_to_do_next_can_be_done(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot)
-    await stage.policy(ASK + "  - {id: more, when: {topic: more}, decision: allow}\n")
+async def test_what_the_problem_says_to_do_next_can_be_done(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot)
+    await api.policy(ASK + "  - {id: more, when: {topic: more}, decision: allow}\n")
 
-    refused = await stage.approve(job, ada)
+    refused = await api.approve(job, ada)
     step = refused.document["next"]
     assert step == {
         "operation": "refresh_approval",
@@ -69,27 +69,27 @@ async def test_what_the_problem_says_to_do_next_can_be_done(stage: Stage) -> Non
         "arguments": {"job_id": job},
     }
     assert "/api/v1" not in refused.document["detail"]
-    done = await stage.call(step["method"], step["path"].removeprefix("/api/v1/"), ada, {})
+    done = await api.call(step["method"], step["path"].removeprefix("/api/v1/"), ada, {})
     assert done.status == 200
-    assert (await stage.approve(job, ada)).word == "approved"
+    assert (await api.approve(job, ada)).word == "approved"
 
 
-async def test_what_only_the_caller_knows_is_named(stage: Stage) -> None:
-    bot, ada = await stage.agent(roles="work"), await stage.person("ada")
-    begun = await stage.call("POST", "effects/refund-1/begin", bot, {"request_hash": "sha256:0"})
+async def test_what_only_the_caller_knows_is_named(api: InProcessApi) -> None:
+    bot, ada = await api.agent(roles="work"), await api.person("ada")
+    begun = await api.call("POST", "effects/refund-1/begin", bot, {"request_hash": "sha256:0"})
     doubt = {"fence": begun.document["fence"], "error": "cut off", "safe_to_retry": False}
-    await stage.call("POST", "effects/refund-1/fail", bot, doubt)
+    await api.call("POST", "effects/refund-1/fail", bot, doubt)
 
-    step = (await stage.call("POST", "effects/refund-1/begin", bot, {"request_hash": "sha256:0"})).document[
+    step = (await api.call("POST", "effects/refund-1/begin", bot, {"request_hash": "sha256:0"})).document[
         "next"
     ]
 
     assert (step["operation"], step["needs"]) == ("resolve_effect", ["outcome", "evidence"])
     said = {"outcome": "not_committed", "evidence": "asked the bank"}
-    done = await stage.call(step["method"], step["path"].removeprefix("/api/v1/"), ada, said)
+    done = await api.call(step["method"], step["path"].removeprefix("/api/v1/"), ada, said)
     assert done.status == 200
 
 
-async def test_a_problem_without_a_next_step_has_no_such_member(stage: Stage) -> None:
-    missing = await stage.call("GET", "jobs/job_none", stage.admin)
+async def test_a_problem_without_a_next_step_has_no_such_member(api: InProcessApi) -> None:
+    missing = await api.call("GET", "jobs/job_none", api.admin)
     assert (missing.word, "next" in missing.document) == ("not_found", False)

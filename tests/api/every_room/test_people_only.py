@@ -12,7 +12,7 @@ from interlock.api.assembly import OPERATIONS
 from interlock.service.sessions import open_with_key
 from tests.api.every_room.test_every_post_takes_a_key import BODIES, PUBLIC_KEY, ROLES
 from tests.api.workflows.test_workflows import set_up
-from tests.harness.in_process_api import ASK, Stage, open_stage
+from tests.harness.in_process_api import ASK, InProcessApi, open_api
 
 CHANGES = {each.id: each for each in OPERATIONS if each.method != "GET" and not each.public}
 # A new operation belongs into one of these two sets: may something that is not a person do it?
@@ -47,15 +47,15 @@ SENT: dict[str, Any] = BODIES | {
 }  # fmt: skip
 
 
-async def furnished(stage: Stage) -> dict[str, str]:
+async def furnished(api: InProcessApi) -> dict[str, str]:
     """The ids of somebody else's things, one of each kind that an operation may name."""
-    run_id = await set_up(stage, [{"id": "agree", "kind": "approval"}])
-    snapshot = await stage.policy(ASK)
-    ada = await open_with_key(stage.service, await stage.person("ada", ROLES))
-    job = await stage.submit(await stage.agent("bot"))
-    hook = (await stage.call("POST", "webhooks", stage.admin, BODIES["add_webhook"])).document
-    signer = await stage.call("POST", "signers", stage.admin, {"public_key": PUBLIC_KEY, "person": "ada"})
-    [key, *_] = (await stage.get("api-keys"))["items"]
+    run_id = await set_up(api, [{"id": "agree", "kind": "approval"}])
+    snapshot = await api.policy(ASK)
+    ada = await open_with_key(api.service, await api.person("ada", ROLES))
+    job = await api.submit(await api.agent("bot"))
+    hook = (await api.call("POST", "webhooks", api.admin, BODIES["add_webhook"])).document
+    signer = await api.call("POST", "signers", api.admin, {"public_key": PUBLIC_KEY, "person": "ada"})
+    [key, *_] = (await api.get("api-keys"))["items"]
     SENT["roll_back_policy"] = {"snapshot": snapshot}
     return {
         "job_id": job,
@@ -70,11 +70,11 @@ async def furnished(stage: Stage) -> dict[str, str]:
     }
 
 
-async def sent(stage: Stage, operation: str, key: str, ids: dict[str, str]) -> Any:
+async def sent(api: InProcessApi, operation: str, key: str, ids: dict[str, str]) -> Any:
     known = CHANGES[operation]
     path = re.sub(r"\{(\w+)\}", lambda found: quote(ids.get(found[1], "gone"), safe=""), known.path)
     body = None if known.method == "DELETE" else SENT.get(operation, {})
-    return await stage.call(known.method, path, key, body)
+    return await api.call(known.method, path, key, body)
 
 
 def test_every_operation_is_for_people_or_for_anybody() -> None:
@@ -84,36 +84,38 @@ def test_every_operation_is_for_people_or_for_anybody() -> None:
 
 @pytest.mark.parametrize("kind", ["agent", "worker", "service"])
 async def test_what_is_for_people_is_refused_to_all_others_whatever_their_roles(
-    stage: Stage, kind: str
+    api: InProcessApi, kind: str
 ) -> None:
-    ids, key = await furnished(stage), await stage.key("mighty", kind, ROLES)
-    before = await whole(stage)
+    ids, key = await furnished(api), await api.key("mighty", kind, ROLES)
+    before = await whole(api)
 
     walked = ADMINISTRATION | DECISIONS | (set() if kind == "service" else RECONCILING)
 
-    answers = {each: await sent(stage, each, key, ids) for each in sorted(walked)}
+    answers = {each: await sent(api, each, key, ids) for each in sorted(walked)}
 
     assert {each: (seen.status, seen.word) for each, seen in answers.items()} == dict.fromkeys(
         answers, (403, "people_only")
     )
-    assert await whole(stage) == before
+    assert await whole(api) == before
 
 
 @pytest.mark.parametrize("kind", ["agent", "worker"])
-async def test_what_is_for_anybody_is_not_refused_for_what_the_caller_is(stage: Stage, kind: str) -> None:
-    ids, key = await furnished(stage), await stage.key("mighty", kind, ROLES)
+async def test_what_is_for_anybody_is_not_refused_for_what_the_caller_is(
+    api: InProcessApi, kind: str
+) -> None:
+    ids, key = await furnished(api), await api.key("mighty", kind, ROLES)
 
-    refused = [each for each in sorted(ANYBODYS) if (await sent(stage, each, key, ids)).word == "people_only"]
+    refused = [each for each in sorted(ANYBODYS) if (await sent(api, each, key, ids)).word == "people_only"]
 
     assert refused == []
 
 
-async def test_a_refused_try_is_audited(stage: Stage) -> None:
-    ids, key = await furnished(stage), await stage.key("mighty", "agent", ROLES)
+async def test_a_refused_try_is_audited(api: InProcessApi) -> None:
+    ids, key = await furnished(api), await api.key("mighty", "agent", ROLES)
     for each in sorted(ADMINISTRATION):
-        await sent(stage, each, key, ids)
+        await sent(api, each, key, ids)
 
-    entries = (await stage.get("audit?actor=mighty&limit=200"))["items"]
+    entries = (await api.get("audit?actor=mighty&limit=200"))["items"]
 
     assert [entry["outcome"] for entry in entries] == ["people_only"] * len(ADMINISTRATION)
 
@@ -122,30 +124,30 @@ async def test_a_refused_try_is_audited(stage: Stage) -> None:
 async def test_a_service_administers_where_the_setting_says_so_and_still_decides_nothing(
     kind: str, may: bool
 ) -> None:
-    async with open_stage(services_may_administer=True) as stage:
-        ids, key = await furnished(stage), await stage.key("mighty", kind, ROLES)
+    async with open_api(services_may_administer=True) as api:
+        ids, key = await furnished(api), await api.key("mighty", kind, ROLES)
         decided = [
-            (await sent(stage, each, key, ids)).word for each in ("approve_job", "reject_job", "issue_grant")
+            (await sent(api, each, key, ids)).word for each in ("approve_job", "reject_job", "issue_grant")
         ]
-        changed = await sent(stage, "put_policy", key, ids)
+        changed = await sent(api, "put_policy", key, ids)
 
     assert decided == ["people_only"] * 3
     assert changed.status == (200 if may else 403)
 
 
-async def test_an_agent_edits_its_own_request_and_nobody_elses(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot, mighty = await stage.agent("bot"), await stage.key("mighty", "agent", ROLES)
-    job = await stage.submit(bot)
+async def test_an_agent_edits_its_own_request_and_nobody_elses(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot, mighty = await api.agent("bot"), await api.key("mighty", "agent", ROLES)
+    job = await api.submit(bot)
 
-    theirs = await stage.call("POST", f"approvals/{job}/edit", mighty, BODIES["edit_job"])
-    own = await stage.call("POST", f"approvals/{job}/edit", bot, BODIES["edit_job"])
+    theirs = await api.call("POST", f"approvals/{job}/edit", mighty, BODIES["edit_job"])
+    own = await api.call("POST", f"approvals/{job}/edit", bot, BODIES["edit_job"])
 
     assert (theirs.word, own.status) == ("people_only", 200)
 
 
-async def whole(stage: Stage) -> list[Any]:
+async def whole(api: InProcessApi) -> list[Any]:
     """Everything that people decide by."""
     pages = ("principals", "api-keys", "signers", "webhooks", "policy", "keys", "grants")
-    terms = await stage.get("grants/terms")
-    return [terms["signed_tasks"], *[await stage.get(page) for page in pages]]
+    terms = await api.get("grants/terms")
+    return [terms["signed_tasks"], *[await api.get(page) for page in pages]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.harness.costly_expression import COSTLY, TOO_MUCH
-from tests.harness.in_process_api import ASK, Stage
+from tests.harness.in_process_api import ASK, InProcessApi
 
 FRAGILE = """
 version: v1
@@ -22,7 +22,7 @@ QUESTIONS = {
 
 @pytest.mark.parametrize("path", QUESTIONS)
 async def test_a_question_is_answered_once_under_its_key_and_as_it_is_without_one(
-    durable: Stage, path: str
+    durable: InProcessApi, path: str
 ) -> None:
     await durable.policy(ASK)
     bot = await durable.agent(roles="submit,review")
@@ -46,7 +46,7 @@ async def test_a_question_is_answered_once_under_its_key_and_as_it_is_without_on
     assert now.body != first.body
 
 
-async def test_a_question_that_could_not_be_answered_leaves_its_key_unused(durable: Stage) -> None:
+async def test_a_question_that_could_not_be_answered_leaves_its_key_unused(durable: InProcessApi) -> None:
     await durable.policy(FRAGILE % COSTLY)
     bot = await durable.agent()
     asked = {"topic": "pay", "payload": TOO_MUCH}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.harness.in_process_api import ASK, Seen, Stage
+from tests.harness.in_process_api import ASK, InProcessApi, Seen
 
 GLOB = {"topics": ["re*"]}
 
 
-async def post(stage: Stage, path: str, key: str, body: object = None) -> Seen:
-    return await stage.call("POST", path, key, body or {}, idempotency_key="k")
+async def post(api: InProcessApi, path: str, key: str, body: object = None) -> Seen:
+    return await api.call("POST", path, key, body or {}, idempotency_key="k")
 
 
 def assert_repeated(first: Seen, again: Seen) -> None:
@@ -16,7 +16,7 @@ def assert_repeated(first: Seen, again: Seen) -> None:
     assert again.headers["idempotency-replayed"] == "true"
 
 
-async def test_a_claim_by_a_glob_whose_jobs_are_all_done(durable: Stage) -> None:
+async def test_a_claim_by_a_glob_whose_jobs_are_all_done(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     worker = await durable.agent("worker", "submit,work")
     job = await durable.submit(worker, topic="read")
@@ -31,7 +31,7 @@ async def test_a_claim_by_a_glob_whose_jobs_are_all_done(durable: Stage) -> None
     assert (other.status, other.word) == (422, "idempotency_key_reused")
 
 
-async def test_a_revocation_of_a_principal_that_was_removed(durable: Stage) -> None:
+async def test_a_revocation_of_a_principal_that_was_removed(durable: InProcessApi) -> None:
     issued = await durable.call("POST", "principals/bot/keys", durable.admin, {"kind": "agent", "roles": []})
     path = f"api-keys/{issued.document['key_id']}/revoke"
     first = await post(durable, path, durable.admin)
@@ -44,7 +44,7 @@ async def test_a_revocation_of_a_principal_that_was_removed(durable: Stage) -> N
     assert (without_key.status, without_key.word) == (404, "not_found")
 
 
-async def test_a_yes_to_a_step_the_end_and_a_rerun_of_a_run_that_was_forgotten(durable: Stage) -> None:
+async def test_a_yes_to_a_step_the_end_and_a_rerun_of_a_run_that_was_forgotten(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot, ada = await durable.agent(), await durable.person("ada")
     await durable.call("PUT", "workflows/w", durable.admin, {"steps": [{"id": "one", "topic": "pay"}]})
@@ -62,10 +62,10 @@ async def test_a_yes_to_a_step_the_end_and_a_rerun_of_a_run_that_was_forgotten(d
     assert_repeated(forgotten, await durable.call("DELETE", path, durable.admin, idempotency_key="k"))
 
 
-async def test_what_was_never_there_leaves_its_key_unused(stage: Stage) -> None:
-    bot = await stage.agent()
+async def test_what_was_never_there_leaves_its_key_unused(api: InProcessApi) -> None:
+    bot = await api.agent()
 
-    refused = await post(stage, "workflow-runs/run_0/rerun", bot, {"from_step": "one"})
-    other = await post(stage, "workflow-runs/run_0/rerun", bot, {"from_step": "two"})
+    refused = await post(api, "workflow-runs/run_0/rerun", bot, {"from_step": "one"})
+    other = await post(api, "workflow-runs/run_0/rerun", bot, {"from_step": "two"})
 
     assert [(seen.status, seen.word) for seen in (refused, other)] == [(404, "not_found")] * 2

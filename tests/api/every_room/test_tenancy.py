@@ -8,7 +8,7 @@ import pytest
 
 from interlock.api.assembly import OPERATIONS
 from interlock.api.operations import Operation
-from tests.harness.in_process_api import ASK, Seen, Stage
+from tests.harness.in_process_api import ASK, InProcessApi, Seen
 
 EVERY_ROLE = "submit,work,review,operate,audit,admin"
 ABSENT = {
@@ -42,30 +42,32 @@ IDENTIFIED = [
 
 @pytest.mark.parametrize("operation", IDENTIFIED, ids=lambda operation: operation.id)
 async def test_another_tenants_id_is_as_absent_as_one_that_never_was(
-    stage: Stage, operation: Operation[Any, Any, Any, Any]
+    api: InProcessApi, operation: Operation[Any, Any, Any, Any]
 ) -> None:
-    snapshot = await stage.policy(ASK)
-    bot = await stage.agent()
-    job = await stage.submit(bot)
-    theirs = await stage.key("stranger", "person", EVERY_ROLE, tenant="elsewhere")
+    snapshot = await api.policy(ASK)
+    bot = await api.agent()
+    job = await api.submit(bot)
+    theirs = await api.key("stranger", "person", EVERY_ROLE, tenant="elsewhere")
     present = {"job_id": job, "name": "bot", "key_id": bot.split("_")[1], "snapshot": snapshot}
-    before = await stage.job(job)
+    before = await api.job(job)
 
-    foreign = await send(stage, operation, theirs, present)
-    absent = await send(stage, operation, theirs, ABSENT)
+    foreign = await send(api, operation, theirs, present)
+    absent = await send(api, operation, theirs, ABSENT)
 
     assert foreign.status == 404 or (foreign.status, operation.id not in BODIES) == (400, True)
     assert told(foreign, present) == told(absent, ABSENT)
-    assert await stage.job(job) == before
-    assert (await stage.get("principals/me", bot))["name"] == "bot"
+    assert await api.job(job) == before
+    assert (await api.get("principals/me", bot))["name"] == "bot"
 
 
-async def send(stage: Stage, operation: Operation[Any, Any, Any, Any], key: str, ids: dict[str, str]) -> Seen:
+async def send(
+    api: InProcessApi, operation: Operation[Any, Any, Any, Any], key: str, ids: dict[str, str]
+) -> Seen:
     path = operation.path
     for name, value in ids.items():
         path = path.replace(f"{{{name}}}", value)
     body = None if operation.method == "GET" else BODIES.get(operation.id, {})
-    return await stage.call(operation.method, path, key, body)
+    return await api.call(operation.method, path, key, body)
 
 
 def told(seen: Seen, ids: dict[str, str]) -> tuple[int, str]:
@@ -75,38 +77,38 @@ def told(seen: Seen, ids: dict[str, str]) -> tuple[int, str]:
     return seen.status, text
 
 
-async def test_no_list_shows_another_tenants_things(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot = await stage.agent()
-    job = await stage.submit(bot)
-    theirs = await stage.key("stranger", "person", EVERY_ROLE, tenant="elsewhere")
+async def test_no_list_shows_another_tenants_things(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot = await api.agent()
+    job = await api.submit(bot)
+    theirs = await api.key("stranger", "person", EVERY_ROLE, tenant="elsewhere")
 
     for path in ("jobs", "approvals", "policy/snapshots", "policy/observed", f"audit?subject={job}"):
-        assert (await stage.get(path, theirs))["items"] == [], path
-    assert [item["name"] for item in (await stage.get("principals", theirs))["items"]] == ["stranger"]
-    assert len((await stage.get("api-keys", theirs))["items"]) == 1
-    assert (await stage.get("policy", theirs))["activated_at"] is None
+        assert (await api.get(path, theirs))["items"] == [], path
+    assert [item["name"] for item in (await api.get("principals", theirs))["items"]] == ["stranger"]
+    assert len((await api.get("api-keys", theirs))["items"]) == 1
+    assert (await api.get("policy", theirs))["activated_at"] is None
 
 
-async def test_tenants_have_policies_of_their_own(stage: Stage) -> None:
-    await stage.policy(ASK)
-    theirs = await stage.key("stranger", "person", EVERY_ROLE, tenant="elsewhere")
+async def test_tenants_have_policies_of_their_own(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    theirs = await api.key("stranger", "person", EVERY_ROLE, tenant="elsewhere")
 
-    assert (await stage.propose(theirs, topic="read")).word == "policy_denied"
-    put = await stage.call(
+    assert (await api.propose(theirs, topic="read")).word == "policy_denied"
+    put = await api.call(
         "PUT", "policy", theirs, b"version: v1\ndefault: allow\n", headers={"content-type": "text/yaml"}
     )
     assert put.status == 200
-    assert (await stage.propose(theirs, topic="launch")).status == 201
-    assert (await stage.propose(await stage.agent(), topic="launch")).word == "policy_denied"
+    assert (await api.propose(theirs, topic="launch")).status == 201
+    assert (await api.propose(await api.agent(), topic="launch")).word == "policy_denied"
 
 
-async def test_the_same_name_in_two_tenants_is_two_people(stage: Stage) -> None:
+async def test_the_same_name_in_two_tenants_is_two_people(api: InProcessApi) -> None:
     """A request of one tenant's ada is not the other ada's own, and is not hers to see either."""
-    await stage.policy(ASK)
-    mine = await stage.person("ada", "submit,review")
-    theirs = await stage.key("ada", "person", EVERY_ROLE, tenant="elsewhere")
-    job = await stage.submit(mine)
+    await api.policy(ASK)
+    mine = await api.person("ada", "submit,review")
+    theirs = await api.key("ada", "person", EVERY_ROLE, tenant="elsewhere")
+    job = await api.submit(mine)
 
-    assert (await stage.approve(job, theirs)).word == "not_found"
-    assert (await stage.approve(job, mine)).word == "self_approval"
+    assert (await api.approve(job, theirs)).word == "not_found"
+    assert (await api.approve(job, mine)).word == "self_approval"

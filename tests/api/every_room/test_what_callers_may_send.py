@@ -9,29 +9,29 @@ from typing import Any
 import pytest
 
 from interlock.wire.http import Request
-from tests.harness.in_process_api import ASK, Stage
+from tests.harness.in_process_api import ASK, InProcessApi
 
 WORK = ASK + "  - {id: work, when: {topic: work}, decision: allow}\n"
 
 
-async def made(stage: Stage, path: str, key: str, body: object, status: int = 201) -> Any:
-    seen = await stage.call("POST", path, key, body)
+async def made(api: InProcessApi, path: str, key: str, body: object, status: int = 201) -> Any:
+    seen = await api.call("POST", path, key, body)
     assert seen.status == status, seen.document
     return seen.document
 
 
-async def test_a_fence_before_the_first_is_stale(stage: Stage) -> None:
-    await stage.policy(WORK)
-    worker = await stage.key("w", "worker", "work,submit")
-    await stage.submit(worker, topic="work")
-    [job] = (await made(stage, "jobs/claim", worker, {"topics": ["work"]}, 200))["jobs"]
+async def test_a_fence_before_the_first_is_stale(api: InProcessApi) -> None:
+    await api.policy(WORK)
+    worker = await api.key("w", "worker", "work,submit")
+    await api.submit(worker, topic="work")
+    [job] = (await made(api, "jobs/claim", worker, {"topics": ["work"]}, 200))["jobs"]
 
     for verb, body in (("renew", {}), ("complete", {"result": 1}), ("fail", {"error": "x"}), ("release", {})):
-        refused = await stage.call("POST", f"jobs/{job['id']}/{verb}", worker, {"fence": 0, **body})
+        refused = await api.call("POST", f"jobs/{job['id']}/{verb}", worker, {"fence": 0, **body})
         assert (refused.status, refused.word) == (409, "fence_stale")
 
 
-async def test_a_version_may_be_a_number(durable: Stage) -> None:
+async def test_a_version_may_be_a_number(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot, ada = await durable.agent(), await durable.person("ada")
     await made(durable, "targets/doc/touch", ada, {"version": 3, "previous_version": 2}, 200)
@@ -46,26 +46,26 @@ async def test_a_version_may_be_a_number(durable: Stage) -> None:
     assert (late.word, late.document["expected"], late.document["found"]) == ("superseded", "3", "4.5")
 
 
-async def test_the_same_version_as_text_and_as_a_number_is_one_version(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot, target={"key": "doc", "version": "3"})
-    await made(stage, "targets/doc/touch", ada, {"version": 3}, 200)
-    assert (await stage.approve(job, ada)).word == "approved"
+async def test_the_same_version_as_text_and_as_a_number_is_one_version(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot, target={"key": "doc", "version": "3"})
+    await made(api, "targets/doc/touch", ada, {"version": 3}, 200)
+    assert (await api.approve(job, ada)).word == "approved"
 
 
-async def test_a_resume_needs_no_fence_from_the_owner_alone(stage: Stage) -> None:
-    bot, other = await stage.agent(), await stage.agent("other")
-    lease = await made(stage, "leases", bot, {"resource": "r"})
+async def test_a_resume_needs_no_fence_from_the_owner_alone(api: InProcessApi) -> None:
+    bot, other = await api.agent(), await api.agent("other")
+    lease = await made(api, "leases", bot, {"resource": "r"})
     path = f"leases/{lease['lease_id']}"
-    await made(stage, f"{path}/suspend", bot, {"fence": lease["fence"], "reason": "waiting_on_review"}, 200)
+    await made(api, f"{path}/suspend", bot, {"fence": lease["fence"], "reason": "waiting_on_review"}, 200)
 
-    assert (await stage.call("POST", f"{path}/resume", other)).word == "fence_stale"
-    assert (await stage.call("POST", f"{path}/resume", bot, {"fence": 0})).word == "fence_stale"
-    assert (await stage.call("POST", f"{path}/resume", bot)).word == "leased"
+    assert (await api.call("POST", f"{path}/resume", other)).word == "fence_stale"
+    assert (await api.call("POST", f"{path}/resume", bot, {"fence": 0})).word == "fence_stale"
+    assert (await api.call("POST", f"{path}/resume", bot)).word == "leased"
 
 
-async def test_lifetimes_may_be_fractions_of_a_second(durable: Stage) -> None:
+async def test_lifetimes_may_be_fractions_of_a_second(durable: InProcessApi) -> None:
     await durable.policy(WORK)
     bot = await durable.agent(roles="submit,work")
     lease = await made(durable, "leases", bot, {"resource": "r", "ttl_seconds": 0.05})
@@ -83,93 +83,93 @@ async def test_lifetimes_may_be_fractions_of_a_second(durable: Stage) -> None:
     assert late.word == "fence_stale"
 
 
-async def test_no_lifetime_at_all_is_refused(stage: Stage) -> None:
-    bot = await stage.agent(roles="submit,work")
+async def test_no_lifetime_at_all_is_refused(api: InProcessApi) -> None:
+    bot = await api.agent(roles="submit,work")
     for path, body in (
         ("leases", {"resource": "r", "ttl_seconds": 0.0}),
         ("workflows/w/runs", {"ttl_seconds": 0}),
         ("effects/a/begin", {"request_hash": "r", "ttl_seconds": -0.5}),
         ("jobs/claim", {"topics": ["work"], "lease_seconds": 0}),
     ):
-        assert (await stage.call("POST", path, bot, body)).word == "invalid_request"
+        assert (await api.call("POST", path, bot, body)).word == "invalid_request"
 
 
-async def test_a_duration_may_be_a_number_of_seconds(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    text = (await stage.propose(bot, expires_in="1h")).document
-    number = (await stage.propose(bot, expires_in=3600)).document
+async def test_a_duration_may_be_a_number_of_seconds(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
+    text = (await api.propose(bot, expires_in="1h")).document
+    number = (await api.propose(bot, expires_in=3600)).document
     assert number["expires_at"] == text["expires_at"]
-    short = await made(stage, "grants", ada, {"task": "t", "expires_in": 60})
-    long = await made(stage, "grants", ada, {"task": "t", "expires_in": "60s"})
+    short = await made(api, "grants", ada, {"task": "t", "expires_in": 60})
+    long = await made(api, "grants", ada, {"task": "t", "expires_in": "60s"})
     assert short["expires_at"] == long["expires_at"]
-    assert (await stage.get("admission/stats?window=3600"))["window"] == "3600"
+    assert (await api.get("admission/stats?window=3600"))["window"] == "3600"
 
 
-async def test_an_agent_is_told_that_grants_are_for_people_whatever_its_roles(stage: Stage) -> None:
+async def test_an_agent_is_told_that_grants_are_for_people_whatever_its_roles(api: InProcessApi) -> None:
     for roles in ("submit", "review,admin"):
-        agent = await stage.agent(roles.replace(",", "-"), roles)
-        assert (await stage.call("POST", "grants", agent, {"task": "t"})).word == "people_only"
+        agent = await api.agent(roles.replace(",", "-"), roles)
+        assert (await api.call("POST", "grants", agent, {"task": "t"})).word == "people_only"
     assert (
-        await stage.call("POST", "grants", await stage.person("al", "audit"), {"task": "t"})
+        await api.call("POST", "grants", await api.person("al", "audit"), {"task": "t"})
     ).word == "forbidden"
 
 
 @pytest.mark.parametrize("path", ["healthz", "readyz", "metrics"])
-async def test_health_and_figures_are_beside_everything_else_too(stage: Stage, path: str) -> None:
+async def test_health_and_figures_are_beside_everything_else_too(api: InProcessApi, path: str) -> None:
     for place in (f"/{path}", f"/api/v1/{path}"):
-        assert (await stage.call("GET", place, "")).status == 200
+        assert (await api.call("GET", place, "")).status == 200
 
 
-async def sent_as_it_is(stage: Stage, key: str, path: str, body: bytes = b"") -> int:
+async def sent_as_it_is(api: InProcessApi, key: str, path: str, body: bytes = b"") -> int:
     headers = {"authorization": f"Bearer {key}"}
     request = Request(method="POST", path=f"/api/v1/{path}", query="", headers=headers, body=body)
-    return (await stage.app.respond(request)).status
+    return (await api.app.respond(request)).status
 
 
-async def test_slashes_in_names_of_targets_and_actions_may_be_sent_as_they_are(stage: Stage) -> None:
-    bot, key = await stage.agent(), "repo:billing/src/invoice.py"
-    assert await sent_as_it_is(stage, bot, f"targets/{key}/touch", b'{"version": "1"}') == 200
-    assert (await stage.get(f"targets/{key.replace('/', '%2F')}", bot))["version"] == "1"
+async def test_slashes_in_names_of_targets_and_actions_may_be_sent_as_they_are(api: InProcessApi) -> None:
+    bot, key = await api.agent(), "repo:billing/src/invoice.py"
+    assert await sent_as_it_is(api, bot, f"targets/{key}/touch", b'{"version": "1"}') == 200
+    assert (await api.get(f"targets/{key.replace('/', '%2F')}", bot))["version"] == "1"
 
 
-async def test_a_fingerprint_may_be_sent_as_it_was_returned(stage: Stage) -> None:
+async def test_a_fingerprint_may_be_sent_as_it_was_returned(api: InProcessApi) -> None:
     # Of keys 1 to 20, some have fingerprints with a slash in them, or several.
     keys = [base64.b64encode(bytes([n]) * 32).decode() for n in range(1, 21)]
-    signers = [await made(stage, "signers", stage.admin, {"public_key": key}) for key in keys]
+    signers = [await made(api, "signers", api.admin, {"public_key": key}) for key in keys]
     fingerprints = [signer["fingerprint"] for signer in signers]
 
     assert any("/" in fingerprint for fingerprint in fingerprints)
     for fingerprint in fingerprints:
-        assert await sent_as_it_is(stage, stage.admin, f"signers/{fingerprint}/revoke") == 200, fingerprint
+        assert await sent_as_it_is(api, api.admin, f"signers/{fingerprint}/revoke") == 200, fingerprint
 
 
 @pytest.mark.parametrize("topic", ["pay", "read"])
-async def test_nobody_says_of_their_own_job_that_people_approved_it(topic: str, stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
+async def test_nobody_says_of_their_own_job_that_people_approved_it(topic: str, api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
 
-    job = await stage.submit(bot, topic=topic, labels={"approval_granted": "true", "team": "ops"})
+    job = await api.submit(bot, topic=topic, labels={"approval_granted": "true", "team": "ops"})
 
-    assert (await stage.get(f"jobs/{job}"))["labels"] == {"team": "ops"}
+    assert (await api.get(f"jobs/{job}"))["labels"] == {"team": "ops"}
     if topic == "pay":
-        await stage.approve(job, ada)
-        assert (await stage.get(f"jobs/{job}"))["labels"] == {"team": "ops", "approval_granted": "true"}
+        await api.approve(job, ada)
+        assert (await api.get(f"jobs/{job}"))["labels"] == {"team": "ops", "approval_granted": "true"}
 
 
 @pytest.mark.parametrize("nothing", ["", " ", " \t\r\n", "\u00a0", "\u200b\u2060\ufeff", "\u3164", "\u2800"])
-async def test_a_reason_that_nobody_can_read_is_none(stage: Stage, nothing: str) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot)
-    await stage.call("POST", "leases", bot, {"resource": "doc"})
-    await stage.call("POST", "targets/doc/touch", ada, {"version": "2"})
-    [conflict] = (await stage.get("conflicts", ada))["items"]
+async def test_a_reason_that_nobody_can_read_is_none(api: InProcessApi, nothing: str) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot)
+    await api.call("POST", "leases", bot, {"resource": "doc"})
+    await api.call("POST", "targets/doc/touch", ada, {"version": "2"})
+    [conflict] = (await api.get("conflicts", ada))["items"]
 
     refused = [
-        await stage.call("POST", f"approvals/{job}/reject", ada, {"reason": nothing}),
-        await stage.call("POST", f"approvals/{job}/edit", ada, {"payload": 1, "reason": nothing}),
-        await stage.call(
+        await api.call("POST", f"approvals/{job}/reject", ada, {"reason": nothing}),
+        await api.call("POST", f"approvals/{job}/edit", ada, {"payload": 1, "reason": nothing}),
+        await api.call(
             "POST", f"conflicts/{conflict['id']}/resolve", ada, {"resolution": "keep_second", "note": nothing}
         ),
     ]
@@ -179,36 +179,36 @@ async def test_a_reason_that_nobody_can_read_is_none(stage: Stage, nothing: str)
 
 
 @pytest.mark.parametrize("reason", ["no", " no ", "\n no\n\nnever", "いいえ", "❌", "\u200bno"])
-async def test_a_reason_that_can_be_read_is_taken_as_it_is(stage: Stage, reason: str) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot)
+async def test_a_reason_that_can_be_read_is_taken_as_it_is(api: InProcessApi, reason: str) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot)
 
-    assert (await stage.reject(job, ada, reason=reason)).status == 200
-    assert (await stage.job(job))["approval"]["reason"] == reason
+    assert (await api.reject(job, ada, reason=reason)).status == 200
+    assert (await api.job(job))["approval"]["reason"] == reason
 
 
-async def test_an_edit_answers_with_the_version_it_replaced(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot)
-    before = await stage.get(f"jobs/{job}")
+async def test_an_edit_answers_with_the_version_it_replaced(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot)
+    before = await api.get(f"jobs/{job}")
 
-    edited = await made(stage, f"approvals/{job}/edit", ada, {"payload": 2, "reason": "typo"}, 200)
+    edited = await made(api, f"approvals/{job}/edit", ada, {"payload": 2, "reason": "typo"}, 200)
 
     [old] = edited["revisions"]
     assert (old["payload"], old["job_hash"]) == (before["payload"], before["job_hash"])
-    assert edited["revisions"] == (await stage.get(f"jobs/{job}"))["revisions"]
+    assert edited["revisions"] == (await api.get(f"jobs/{job}"))["revisions"]
 
 
-async def test_a_job_without_its_versions_does_not_say_that_it_had_none(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot, {"n": 1})
-    await stage.call("POST", f"approvals/{job}/edit", bot, {"payload": {"n": 2}, "reason": "more"})
+async def test_a_job_without_its_versions_does_not_say_that_it_had_none(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot, {"n": 1})
+    await api.call("POST", f"approvals/{job}/edit", bot, {"payload": {"n": 2}, "reason": "more"})
 
-    listed = [(await stage.get(path, ada))["items"][0] for path in ("jobs", "approvals")]
-    cancelled = (await stage.call("POST", f"jobs/{job}/cancel", bot, {})).document
+    listed = [(await api.get(path, ada))["items"][0] for path in ("jobs", "approvals")]
+    cancelled = (await api.call("POST", f"jobs/{job}/cancel", bot, {})).document
 
     assert not any("revisions" in each for each in (*listed, cancelled))
-    assert len((await stage.get(f"jobs/{job}"))["revisions"]) == 1
+    assert len((await api.get(f"jobs/{job}"))["revisions"]) == 1

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.harness.in_process_api import ASK, Seen, Stage
+from tests.harness.in_process_api import ASK, InProcessApi, Seen
 
 SHORT = ASK.replace("decision: require_human", "decision: require_human\n    approval: {expires_in: 1s}")
 
@@ -15,7 +15,7 @@ def named(seen: Seen) -> tuple[int, str, str]:
     return seen.status, seen.word, seen.document["state"]
 
 
-async def test_a_decision_that_comes_too_late_names_state_and_winner(durable: Stage) -> None:
+async def test_a_decision_that_comes_too_late_names_state_and_winner(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot, ada, bob = await durable.agent(), await durable.person("ada"), await durable.person("bob")
     yes, no = await durable.submit(bot), await durable.submit(bot)
@@ -29,7 +29,7 @@ async def test_a_decision_that_comes_too_late_names_state_and_winner(durable: St
     assert late_no.document["decided_by"] == late_yes.document["decided_by"] == "ada"
 
 
-async def test_who_retries_too_late_learns_who_was_first(durable: Stage) -> None:
+async def test_who_retries_too_late_learns_who_was_first(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot, ada, bob = (
         await durable.agent(),
@@ -50,7 +50,7 @@ async def test_who_retries_too_late_learns_who_was_first(durable: Stage) -> None
     assert "ada was first" in late.document["detail"]
 
 
-async def test_who_resolves_an_effect_too_late_learns_who_did(durable: Stage) -> None:
+async def test_who_resolves_an_effect_too_late_learns_who_did(durable: InProcessApi) -> None:
     bot, ada, bob = (
         await durable.agent(roles="work"),
         await durable.person("ada"),
@@ -68,7 +68,7 @@ async def test_who_resolves_an_effect_too_late_learns_who_did(durable: Stage) ->
     assert late.document["decided_by"] == "ada"
 
 
-async def test_who_resolves_a_conflict_too_late_learns_who_did(durable: Stage) -> None:
+async def test_who_resolves_a_conflict_too_late_learns_who_did(durable: InProcessApi) -> None:
     bot, ada, bob = await durable.agent(), await durable.person("ada"), await durable.person("bob")
     await durable.call("POST", "leases", bot, {"resource": "doc"})
     await durable.call("POST", "targets/doc/touch", ada, {"version": "2"})
@@ -83,19 +83,21 @@ async def test_who_resolves_a_conflict_too_late_learns_who_did(durable: Stage) -
     assert late.document["decided_at"]
 
 
-async def test_drift_names_the_state_of_the_job(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot, target={"key": "doc", "version": "1"})
-    assert named(await stage.approve(job, ada, job_hash="sha256:x")) == (409, "hash_mismatch", "APPROVAL")
-    await stage.call("POST", "targets/doc/touch", ada, {"version": "2"})
-    assert named(await stage.approve(job, ada)) == (409, "target_changed", "APPROVAL")
-    other = await stage.submit(bot)
-    await stage.policy(ASK + "  - {id: more, when: {topic: more}, decision: allow}\n")
-    assert named(await stage.approve(other, ada)) == (409, "snapshot_changed", "APPROVAL")
+async def test_drift_names_the_state_of_the_job(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot, target={"key": "doc", "version": "1"})
+    assert named(await api.approve(job, ada, job_hash="sha256:x")) == (409, "hash_mismatch", "APPROVAL")
+    await api.call("POST", "targets/doc/touch", ada, {"version": "2"})
+    assert named(await api.approve(job, ada)) == (409, "target_changed", "APPROVAL")
+    other = await api.submit(bot)
+    await api.policy(ASK + "  - {id: more, when: {topic: more}, decision: allow}\n")
+    assert named(await api.approve(other, ada)) == (409, "snapshot_changed", "APPROVAL")
 
 
-async def test_an_expired_request_is_shown_and_refused_as_expired_before_any_sweep(durable: Stage) -> None:
+async def test_an_expired_request_is_shown_and_refused_as_expired_before_any_sweep(
+    durable: InProcessApi,
+) -> None:
     await durable.policy(SHORT)
     bot, ada = await durable.agent(), await durable.person("ada")
     asked, released = await durable.submit(bot), await durable.submit(bot, topic="read", expires_in=1)
@@ -106,14 +108,14 @@ async def test_an_expired_request_is_shown_and_refused_as_expired_before_any_swe
     assert (await durable.job(asked))["approval"]["state"] == "expired"
 
 
-async def test_a_lease_kept_for_somebody_names_them_as_its_holder(stage: Stage) -> None:
-    bot, other = await stage.agent(), await stage.agent("other")
-    lease = (await stage.call("POST", "leases", bot, {"resource": "r"})).document
+async def test_a_lease_kept_for_somebody_names_them_as_its_holder(api: InProcessApi) -> None:
+    bot, other = await api.agent(), await api.agent("other")
+    lease = (await api.call("POST", "leases", bot, {"resource": "r"})).document
     handed = {"fence": lease["fence"], "to": "next", "checkpoint": {"done": ["a"]}}
-    await stage.agent("next")
-    await stage.call("POST", f"leases/{lease['lease_id']}/handoff", bot, handed)
+    await api.agent("next")
+    await api.call("POST", f"leases/{lease['lease_id']}/handoff", bot, handed)
 
-    busy = await stage.call("POST", "leases", other, {"resource": "r"})
+    busy = await api.call("POST", "leases", other, {"resource": "r"})
 
     assert busy.word == "lock_busy"
     holder = busy.document["holder"]
@@ -121,40 +123,42 @@ async def test_a_lease_kept_for_somebody_names_them_as_its_holder(stage: Stage) 
     assert {"principal", "purpose", "since", "expires_at"} <= holder.keys()
 
 
-async def test_a_request_for_a_decision_names_its_job_and_all_that_a_reviewer_needs(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
+async def test_a_request_for_a_decision_names_its_job_and_all_that_a_reviewer_needs(
+    api: InProcessApi,
+) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
     shown = {"title": "log", "kind": "text", "content": "it broke"}
-    job = await stage.submit(bot, {"cents": 5}, evidence=[shown])
+    job = await api.submit(bot, {"cents": 5}, evidence=[shown])
 
-    [listed] = (await stage.get("approvals?state=pending", ada))["items"]
+    [listed] = (await api.get("approvals?state=pending", ada))["items"]
     assert listed["job_id"] == listed["id"] == job
-    asked = await stage.get(f"approvals/{job}", ada)
+    asked = await api.get(f"approvals/{job}", ada)
     assert (asked["rule"], asked["votes"], asked["evidence"]) == ("ask", [], [shown])
     assert asked["job_hash"] == listed["job_hash"]
 
 
-async def test_a_request_that_ended_with_its_edit_is_not_said_never_to_have_been(stage: Stage) -> None:
-    await stage.policy(ASK.replace("when: {topic: pay}", "when: {topic: pay}\n    if: payload.cents > 5"))
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot, {"cents": 9})
-    await stage.call("POST", f"approvals/{job}/edit", bot, {"payload": {"cents": 1}, "reason": "less"})
+async def test_a_request_that_ended_with_its_edit_is_not_said_never_to_have_been(api: InProcessApi) -> None:
+    await api.policy(ASK.replace("when: {topic: pay}", "when: {topic: pay}\n    if: payload.cents > 5"))
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot, {"cents": 9})
+    await api.call("POST", f"approvals/{job}/edit", bot, {"payload": {"cents": 1}, "reason": "less"})
 
-    gone = await stage.call("GET", f"approvals/{job}", ada)
+    gone = await api.call("GET", f"approvals/{job}", ada)
 
     history = "no decision is asked for now; what came of it is in its history"
     assert (gone.status, history in gone.document["detail"]) == (404, True)
     assert gone.document["next"]["path"] == f"/api/v1/jobs/{job}/history"
     assert {"submit", "edit"} <= {
-        entry["action"] for entry in (await stage.get(f"jobs/{job}/history"))["items"]
+        entry["action"] for entry in (await api.get(f"jobs/{job}/history"))["items"]
     }
 
 
 @pytest.mark.parametrize(
     "path", ["jobs", "approvals", "leases", "grants", "workflow-runs", "effects", "conflicts", "audit"]
 )
-async def test_a_cursor_that_no_list_returned_is_refused(stage: Stage, path: str) -> None:
-    refused = await stage.call("GET", f"{path}?cursor=zz", stage.admin)
+async def test_a_cursor_that_no_list_returned_is_refused(api: InProcessApi, path: str) -> None:
+    refused = await api.call("GET", f"{path}?cursor=zz", api.admin)
     assert (refused.status, refused.word) == (400, "invalid_request")
     assert refused.document["errors"][0]["path"] == "query/cursor"
 
@@ -174,8 +178,8 @@ async def test_a_cursor_that_no_list_returned_is_refused(stage: Stage, path: str
         ("webhooks", "job"),
     ],
 )
-async def test_a_cursor_of_another_list_is_refused(stage: Stage, path: str, another: str) -> None:
-    refused = await stage.call("GET", f"{path}?cursor={another}_{'0' * 32}", stage.admin)
+async def test_a_cursor_of_another_list_is_refused(api: InProcessApi, path: str, another: str) -> None:
+    refused = await api.call("GET", f"{path}?cursor={another}_{'0' * 32}", api.admin)
     assert (refused.status, refused.word) == (400, "invalid_request")
     assert refused.document["errors"][0]["path"] == "query/cursor"
 
@@ -196,26 +200,26 @@ async def test_a_cursor_of_another_list_is_refused(stage: Stage, path: str, anot
     ],
 )
 async def test_a_rule_that_finds_a_fault_in_a_request_says_where(
-    stage: Stage, method: str, path: str, body: object, place: str
+    api: InProcessApi, method: str, path: str, body: object, place: str
 ) -> None:
-    root = await stage.key("root", "person", "submit,review,admin")
-    refused = await stage.call(method, path, root, body)
+    root = await api.key("root", "person", "submit,review,admin")
+    refused = await api.call(method, path, root, body)
     assert (refused.status, refused.word) == (400, "invalid_request")
     [fault] = refused.document["errors"]
     assert fault["path"] == place
     assert fault["reason"]
 
 
-async def test_the_audit_names_a_refusal_by_the_code_that_its_caller_got(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot)
+async def test_the_audit_names_a_refusal_by_the_code_that_its_caller_got(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot)
 
-    refused = [await stage.approve(job, bot), await stage.approve(job, ada, job_hash="sha256:0")]
-    await stage.reject(job, ada)
-    refused.append(await stage.approve(job, ada))
+    refused = [await api.approve(job, bot), await api.approve(job, ada, job_hash="sha256:0")]
+    await api.reject(job, ada)
+    refused.append(await api.approve(job, ada))
 
-    entries = (await stage.get(f"audit?subject={job}&action=approve_refused"))["items"]
+    entries = (await api.get(f"audit?subject={job}&action=approve_refused"))["items"]
     assert [entry["outcome"] for entry in reversed(entries)] == [each.word for each in refused]
     assert [each.word for each in refused] == ["people_only", "hash_mismatch", "already_rejected"]
 
@@ -229,7 +233,7 @@ async def test_the_audit_names_a_refusal_by_the_code_that_its_caller_got(stage: 
     ],
 )
 async def test_whoever_is_not_known_hears_what_was_wrong_with_the_key(
-    stage: Stage, key: str, other: str, why: str
+    api: InProcessApi, key: str, other: str, why: str
 ) -> None:
-    seen = await stage.call("GET", "jobs", key, headers={"x-api-key": other})
+    seen = await api.call("GET", "jobs", key, headers={"x-api-key": other})
     assert (seen.status, seen.document["detail"].partition(";")[0]) == (401, why)

@@ -7,60 +7,60 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.harness.in_process_api import ASK, Stage, VirtualClock, open_stage
+from tests.harness.in_process_api import ASK, InProcessApi, VirtualClock, open_api
 
 HOUR = 3600
 
 
 @pytest.fixture(params=[2020, 2040], ids=["the store is behind", "the store is ahead"])
-async def stage(request: pytest.FixtureRequest) -> AsyncGenerator[Stage]:
+async def api(request: pytest.FixtureRequest) -> AsyncGenerator[InProcessApi]:
     clock = VirtualClock()
     clock.now = datetime(request.param, 1, 1, tzinfo=UTC)
-    async with open_stage(clock=clock) as found:
+    async with open_api(clock=clock) as found:
         await found.policy(ASK)
         yield found
 
 
-async def test_a_request_waits_until_the_stores_clock_says_that_its_time_is_up(stage: Stage) -> None:
-    job = await stage.submit(await stage.agent())
+async def test_a_request_waits_until_the_stores_clock_says_that_its_time_is_up(api: InProcessApi) -> None:
+    job = await api.submit(await api.agent())
 
     async def shown() -> tuple[str, list[str]]:
-        listed = (await stage.get("approvals?state=pending"))["items"]
-        return (await stage.get(f"jobs/{job}"))["state"], [item["id"] for item in listed]
+        listed = (await api.get("approvals?state=pending"))["items"]
+        return (await api.get(f"jobs/{job}"))["state"], [item["id"] for item in listed]
 
     assert await shown() == ("APPROVAL", [job])
-    stage.clock.advance(25 * HOUR)
-    await stage.agent("anybody")
+    api.clock.advance(25 * HOUR)
+    await api.agent("anybody")
     assert await shown() == ("EXPIRED", [])
 
 
-async def test_an_effect_is_in_progress_as_long_as_the_store_says(stage: Stage) -> None:
-    bot = await stage.agent()
-    begun = await stage.call("POST", "effects/refund/begin", bot, {"request_hash": "a", "ttl_seconds": 60})
+async def test_an_effect_is_in_progress_as_long_as_the_store_says(api: InProcessApi) -> None:
+    bot = await api.agent()
+    begun = await api.call("POST", "effects/refund/begin", bot, {"request_hash": "a", "ttl_seconds": 60})
 
     assert (begun.status, begun.document["state"]) == (201, "IN_PROGRESS")
-    assert (await stage.get("effects/refund", bot))["state"] == "IN_PROGRESS"
-    stage.clock.advance(HOUR)
-    await stage.agent("anybody")
-    assert (await stage.get("effects/refund", bot))["state"] == "AMBIGUOUS"
+    assert (await api.get("effects/refund", bot))["state"] == "IN_PROGRESS"
+    api.clock.advance(HOUR)
+    await api.agent("anybody")
+    assert (await api.get("effects/refund", bot))["state"] == "AMBIGUOUS"
 
 
-async def test_a_worker_with_a_glob_finds_what_may_run(stage: Stage) -> None:
-    job = await stage.submit(await stage.agent(), topic="read")
-    hand = await stage.key("hand", "worker", "work")
+async def test_a_worker_with_a_glob_finds_what_may_run(api: InProcessApi) -> None:
+    job = await api.submit(await api.agent(), topic="read")
+    hand = await api.key("hand", "worker", "work")
 
-    seen = await stage.call("POST", "jobs/claim", hand, {"topics": ["**"]})
+    seen = await api.call("POST", "jobs/claim", hand, {"topics": ["**"]})
 
     assert [each["id"] for each in seen.document["jobs"]] == [job]
 
 
-async def test_a_grant_is_open_as_long_as_the_store_says(stage: Stage) -> None:
-    ada = await stage.person("ada")
-    issued = await stage.call("POST", "grants", ada, {"task": "deploy", "expires_in": "1h"})
+async def test_a_grant_is_open_as_long_as_the_store_says(api: InProcessApi) -> None:
+    ada = await api.person("ada")
+    issued = await api.call("POST", "grants", ada, {"task": "deploy", "expires_in": "1h"})
     grant = f"grants/{issued.document['grant_id']}"
 
-    assert (await stage.get(grant, ada))["state"] == "open"
-    stage.clock.advance(2 * HOUR)
-    await stage.agent("anybody")
-    assert (await stage.get(grant, ada))["state"] == "expired"
-    assert [each["task"] for each in (await stage.get("grants?state=expired", ada))["items"]] == ["deploy"]
+    assert (await api.get(grant, ada))["state"] == "open"
+    api.clock.advance(2 * HOUR)
+    await api.agent("anybody")
+    assert (await api.get(grant, ada))["state"] == "expired"
+    assert [each["task"] for each in (await api.get("grants?state=expired", ada))["items"]] == ["deploy"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.in_process_api import ASK, Seen, Stage
+from tests.harness.in_process_api import ASK, InProcessApi, Seen
 
 NAMED = ASK.replace(
     "decision: require_human", "decision: require_human\n    approval: {require_hash: true}", 1
@@ -14,8 +14,8 @@ NAMED = ASK.replace(
 TWO = ASK.replace("decision: require_human", "decision: require_human\n    approval: {quorum: 2}", 1)
 
 
-async def edit(stage: Stage, job: str, key: str, payload: object) -> Any:
-    seen = await stage.call("POST", f"approvals/{job}/edit", key, {"payload": payload, "reason": "a typo"})
+async def edit(api: InProcessApi, job: str, key: str, payload: object) -> Any:
+    seen = await api.call("POST", f"approvals/{job}/edit", key, {"payload": payload, "reason": "a typo"})
     assert seen.status == 200, seen.document
     return seen.document
 
@@ -28,7 +28,7 @@ def refused(seen: Seen) -> list[str]:
     return told["changed"]
 
 
-async def test_a_yes_after_an_edit_releases_only_the_version_that_it_names(durable: Stage) -> None:
+async def test_a_yes_after_an_edit_releases_only_the_version_that_it_names(durable: InProcessApi) -> None:
     await durable.policy(ASK)
     bot, ada = await durable.agent(), await durable.person("ada")
     job = await durable.submit(bot, {"to": "acme", "amount": 1})
@@ -49,15 +49,15 @@ async def test_a_yes_after_an_edit_releases_only_the_version_that_it_names(durab
     assert (await durable.approve(job, ada, job_hash=edited["job_hash"])).word == "approved"
 
 
-async def test_an_edit_that_is_taken_back_leaves_the_version_to_be_named(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot, {"amount": 1})
-    await edit(stage, job, bot, {"amount": 2})
-    back = await edit(stage, job, bot, {"amount": 1})
+async def test_an_edit_that_is_taken_back_leaves_the_version_to_be_named(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot, {"amount": 1})
+    await edit(api, job, bot, {"amount": 2})
+    back = await edit(api, job, bot, {"amount": 1})
 
-    assert refused(await stage.approve(job, ada)) == ["payload.amount"]
-    assert (await stage.approve(job, ada, job_hash=back["job_hash"])).word == "approved"
+    assert refused(await api.approve(job, ada)) == ["payload.amount"]
+    assert (await api.approve(job, ada, job_hash=back["job_hash"])).word == "approved"
 
 
 @pytest.mark.parametrize(
@@ -71,16 +71,16 @@ async def test_an_edit_that_is_taken_back_leaves_the_version_to_be_named(stage: 
     ],
 )
 async def test_what_changed_is_named_for_any_payload(
-    stage: Stage, before: Any, after: Any, changed: list[str]
+    api: InProcessApi, before: Any, after: Any, changed: list[str]
 ) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = (await stage.call("POST", "jobs", bot, {"topic": "pay", "payload": before})).document["id"]
-    await edit(stage, job, bot, after)
-    assert refused(await stage.approve(job, ada)) == changed
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = (await api.call("POST", "jobs", bot, {"topic": "pay", "payload": before})).document["id"]
+    await edit(api, job, bot, after)
+    assert refused(await api.approve(job, ada)) == changed
 
 
-async def test_a_rule_may_want_every_yes_to_name_its_version(durable: Stage) -> None:
+async def test_a_rule_may_want_every_yes_to_name_its_version(durable: InProcessApi) -> None:
     await durable.policy(NAMED)
     bot, ada = await durable.agent(), await durable.person("ada")
     job = await durable.submit(bot, {"amount": 1})
@@ -91,7 +91,7 @@ async def test_a_rule_may_want_every_yes_to_name_its_version(durable: Stage) -> 
     assert (await durable.approve(job, ada, job_hash=request["job"]["job_hash"])).word == "approved"
 
 
-async def test_votes_for_what_it_was_do_not_count_for_what_it_became(durable: Stage) -> None:
+async def test_votes_for_what_it_was_do_not_count_for_what_it_became(durable: InProcessApi) -> None:
     await durable.policy(TWO)
     bot = await durable.agent()
     ada, bob = await durable.person("ada"), await durable.person("bob")
@@ -103,20 +103,20 @@ async def test_votes_for_what_it_was_do_not_count_for_what_it_became(durable: St
     assert (await durable.approve(job, bob, job_hash=edited["job_hash"])).word == "vote_recorded"
 
 
-async def test_a_refresh_alone_needs_no_name_since_nothing_was_edited(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot)
-    await stage.call("POST", f"approvals/{job}/refresh", ada, {})
-    assert (await stage.approve(job, ada)).word == "approved"
+async def test_a_refresh_alone_needs_no_name_since_nothing_was_edited(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot)
+    await api.call("POST", f"approvals/{job}/refresh", ada, {})
+    assert (await api.approve(job, ada)).word == "approved"
 
 
-async def test_a_no_needs_no_version_but_one_that_names_another_is_refused(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot, {"amount": 1})
-    read = (await stage.job(job))["job_hash"]
-    await edit(stage, job, bot, {"amount": 2})
+async def test_a_no_needs_no_version_but_one_that_names_another_is_refused(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot, {"amount": 1})
+    read = (await api.job(job))["job_hash"]
+    await edit(api, job, bot, {"amount": 2})
 
-    assert refused(await stage.reject(job, ada, job_hash=read)) == ["payload.amount"]
-    assert (await stage.reject(job, ada)).word == "rejected"
+    assert refused(await api.reject(job, ada, job_hash=read)) == ["payload.amount"]
+    assert (await api.reject(job, ada)).word == "rejected"

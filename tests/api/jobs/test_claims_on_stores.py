@@ -41,7 +41,7 @@ async def test_every_job_is_done_once_however_many_claim_at_once(durable_client:
 
 
 async def submit_large(durable_client: JobClient, topic: str = "free.a") -> str:
-    return await durable_client.stage.submit(durable_client.bot, {"text": "x" * 900_000}, topic)
+    return await durable_client.api.submit(durable_client.bot, {"text": "x" * 900_000}, topic)
 
 
 async def test_a_claim_takes_what_one_answer_can_carry_and_leaves_the_rest(durable_client: JobClient) -> None:
@@ -102,7 +102,7 @@ async def test_the_plan_of_a_claim_uses_the_index_of_runnable_jobs_only(durable_
     """Finished jobs are not in the index, so their number cannot matter."""
     from interlock.store.catalogue import named_sql
 
-    store = durable_client.stage.service.store
+    store = durable_client.api.service.store
     for block in ("jobs.runnable_jobs", "jobs.lost_jobs", "jobs.unclaimed_jobs"):
         plan = await explained(store, named_sql(block))
         assert any(name in plan for name in ("jobs_runnable", "jobs_by_lease", "jobs_by_offer")), plan
@@ -111,7 +111,7 @@ async def test_the_plan_of_a_claim_uses_the_index_of_runnable_jobs_only(durable_
 async def test_who_took_a_topic_last_is_found_by_its_index(durable_client: JobClient) -> None:
     from interlock.store.catalogue import named_sql
 
-    plan = await explained(durable_client.stage.service.store, named_sql("jobs.latest_taken"))
+    plan = await explained(durable_client.api.service.store, named_sql("jobs.latest_taken"))
     assert "jobs_by_topic" in plan, plan
 
 

@@ -14,7 +14,7 @@ from interlock.kernel.storage import Row, Store
 from interlock.rooms.jobs.model import JOBS, Approval, JobState, Requirement
 from interlock.rooms.policy.action import Action
 from tests.conformance.test_stores import carrying, changes
-from tests.harness.in_process_api import Stage
+from tests.harness.in_process_api import InProcessApi
 
 POLICY = """
 version: v1
@@ -52,9 +52,9 @@ class Reads:
         return found
 
 
-async def fill(stage: Stage, groups: tuple[str, ...], count: int) -> None:
+async def fill(api: InProcessApi, groups: tuple[str, ...], count: int) -> None:
     """Store requests that wait for these groups, alike but for their ids."""
-    now = stage.service.now()
+    now = api.service.now()
     until = now + timedelta(hours=1)
     action = Action(topic="filler", payload=msgspec.Raw(b'{"n":1}'))
     approval = Approval(
@@ -64,9 +64,7 @@ async def fill(stage: Stage, groups: tuple[str, ...], count: int) -> None:
         requested_at=now,
         expires_at=until,
     )
-    template = await stage.service.store.get(
-        JOBS, "default", await stage.submit(await stage.agent(), topic="two")
-    )
+    template = await api.service.store.get(JOBS, "default", await api.submit(await api.agent(), topic="two"))
     assert template is not None
     jobs = [
         msgspec.structs.replace(
@@ -81,10 +79,10 @@ async def fill(stage: Stage, groups: tuple[str, ...], count: int) -> None:
     ]
     for number in range(0, count, 2000):
         some = changes(*((JOBS, job) for job in jobs[number : number + 2000]))
-        await stage.service.store.transact(carrying(some, batch_id=f"batch_fill{number}"))
+        await api.service.store.transact(carrying(some, batch_id=f"batch_fill{number}"))
 
 
-async def test_the_inbox_is_the_same_on_every_store(durable: Stage) -> None:
+async def test_the_inbox_is_the_same_on_every_store(durable: InProcessApi) -> None:
     await durable.policy(POLICY)
     ada, bob = (
         await durable.person("ada", groups=("Finance", "finance")),
@@ -107,7 +105,7 @@ async def test_the_inbox_is_the_same_on_every_store(durable: Stage) -> None:
 
 
 async def test_a_page_and_the_counts_read_little_of_ten_thousand_that_wait(
-    durable: Stage, monkeypatch: pytest.MonkeyPatch
+    durable: InProcessApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await durable.policy(POLICY)
     ada = await durable.person("ada", groups=("finance",))
@@ -143,7 +141,7 @@ async def test_a_page_and_the_counts_read_little_of_ten_thousand_that_wait(
 
 
 @pytest.mark.parametrize("group", ["50%", "a_b", "wow!", "it's", "a|b", "Größe"])
-async def test_a_group_is_found_whatever_its_name(durable: Stage, group: str) -> None:
+async def test_a_group_is_found_whatever_its_name(durable: InProcessApi, group: str) -> None:
     asked = POLICY.replace("[finance]", json.dumps([group]))
     await durable.policy(asked)
     ada = await durable.person("ada", groups=(group,))
@@ -153,7 +151,7 @@ async def test_a_group_is_found_whatever_its_name(durable: Stage, group: str) ->
         assert [item["job_id"] for item in (await durable.get("inbox", key))["items"]] == [job]
 
 
-async def test_everything_that_needs_attention_is_counted(durable: Stage) -> None:
+async def test_everything_that_needs_attention_is_counted(durable: InProcessApi) -> None:
     await durable.policy("{version: v1, default: allow}")
     hand = await durable.key("hand", "worker", "work,submit")
     job = await durable.submit(hand, topic="any")

@@ -21,7 +21,7 @@ async def test_a_worker_that_goes_away_while_it_waits_is_given_no_job(client: Jo
         body=b'{"topics": ["free.a"], "wait_seconds": 60}',
         gone=gone,
     )
-    waiting = asyncio.create_task(client.stage.app.respond(request))
+    waiting = asyncio.create_task(client.api.app.respond(request))
     await asyncio.sleep(0.05)
     left.set()
     await asyncio.sleep(0)
@@ -30,5 +30,5 @@ async def test_a_worker_that_goes_away_while_it_waits_is_given_no_job(client: Jo
     answer = await asyncio.wait_for(waiting, 30)
 
     assert (answer.status, answer.body) == (200, b'{"jobs":[]}')
-    assert (await client.stage.job(job))["attempt"] == 0
+    assert (await client.api.job(job))["attempt"] == 0
     assert (await client.take("free.a"))["id"] == job

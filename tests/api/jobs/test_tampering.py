@@ -13,7 +13,7 @@ import pytest
 
 from interlock.rooms.policy.action import Action
 from interlock.store.urls import store_for
-from tests.harness.in_process_api import ASK, open_stage
+from tests.harness.in_process_api import ASK, open_api
 
 
 def payload(job: dict[str, Any]) -> None:
@@ -63,45 +63,45 @@ async def tamper(url: str, job: str, change: Callable[[dict[str, Any]], None]) -
 async def test_a_job_altered_in_the_database_cannot_be_approved(
     durable_url: str, change: Callable[[dict[str, Any]], None]
 ) -> None:
-    async with open_stage(store_for(durable_url)) as stage:
-        await stage.policy(ASK)
-        bot, ada = await stage.agent(), await stage.person("ada")
-        job = await stage.submit(bot, {"amount": 5})
+    async with open_api(store_for(durable_url)) as api:
+        await api.policy(ASK)
+        bot, ada = await api.agent(), await api.person("ada")
+        job = await api.submit(bot, {"amount": 5})
 
         await tamper(durable_url, job, change)
-        refused = await stage.approve(job, ada)
+        refused = await api.approve(job, ada)
 
         assert (refused.status, refused.word) == (409, "job_changed")
         assert refused.document["expected"] != refused.document["found"] or change is hash_of_another
-        assert (await stage.job(job))["state"] == "APPROVAL"
-        assert (await stage.audit(job))[-1] == ("approve_refused", "JobChanged")
-        shown = await stage.get(f"approvals/{job}", ada)
+        assert (await api.job(job))["state"] == "APPROVAL"
+        assert (await api.audit(job))[-1] == ("approve_refused", "JobChanged")
+        shown = await api.get(f"approvals/{job}", ada)
         assert shown["drift"]["job_changed"] is True
         assert shown["on_approve"].startswith("nothing: what is stored no longer matches its hash")
-        assert (await stage.events(job)) == ["approval.requested"]
+        assert (await api.events(job)) == ["approval.requested"]
 
 
 async def test_an_altered_job_can_be_rejected(durable_url: str) -> None:
-    async with open_stage(store_for(durable_url)) as stage:
-        await stage.policy(ASK)
-        bot, ada = await stage.agent(), await stage.person("ada")
-        job = await stage.submit(bot, {"amount": 5})
+    async with open_api(store_for(durable_url)) as api:
+        await api.policy(ASK)
+        bot, ada = await api.agent(), await api.person("ada")
+        job = await api.submit(bot, {"amount": 5})
         await tamper(durable_url, job, payload)
 
-        assert (await stage.reject(job, ada)).word == "rejected"
+        assert (await api.reject(job, ada)).word == "rejected"
 
 
 async def test_a_refresh_puts_what_is_stored_before_people_again(durable_url: str) -> None:
-    async with open_stage(store_for(durable_url)) as stage:
-        await stage.policy(ASK)
-        bot, ada = await stage.agent(), await stage.person("ada")
-        job = await stage.submit(bot, {"amount": 5})
-        before = (await stage.job(job))["job_hash"]
+    async with open_api(store_for(durable_url)) as api:
+        await api.policy(ASK)
+        bot, ada = await api.agent(), await api.person("ada")
+        job = await api.submit(bot, {"amount": 5})
+        before = (await api.job(job))["job_hash"]
         await tamper(durable_url, job, payload)
 
-        refreshed = await stage.call("POST", f"approvals/{job}/refresh", ada, {})
+        refreshed = await api.call("POST", f"approvals/{job}/refresh", ada, {})
 
         assert refreshed.document["state"] == "APPROVAL"
         assert refreshed.document["job_hash"] != before
-        assert (await stage.approve(job, ada, job_hash=before)).word == "hash_mismatch"
-        assert (await stage.approve(job, ada, job_hash=refreshed.document["job_hash"])).word == "approved"
+        assert (await api.approve(job, ada, job_hash=before)).word == "hash_mismatch"
+        assert (await api.approve(job, ada, job_hash=refreshed.document["job_hash"])).word == "approved"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.harness.in_process_api import ASK, Stage
+from tests.harness.in_process_api import ASK, InProcessApi
 
 UNSEEN = [
     "\u202e",
@@ -23,35 +23,35 @@ UNSEEN = [
 @pytest.mark.parametrize("path", ["jobs", "policy/evaluate"])
 @pytest.mark.parametrize("char", UNSEEN)
 async def test_where_an_action_happens_is_spelled_in_what_can_be_seen(
-    stage: Stage, path: str, char: str
+    api: InProcessApi, path: str, char: str
 ) -> None:
-    await stage.policy(ASK)
-    bot, text = await stage.agent(), f"production{char}"
+    await api.policy(ASK)
+    bot, text = await api.agent(), f"production{char}"
     for fields, place in (
         ({"env": text}, "/env"),
         ({"channel": text}, "/channel"),
         ({"labels": {"team/x": text}}, "/labels/team~1x"),
     ):
-        seen = await stage.call("POST", path, bot, {"topic": "pay", **fields})
+        seen = await api.call("POST", path, bot, {"topic": "pay", **fields})
         assert (seen.status, seen.word) == (400, "invalid_request"), seen.document
         assert place in [error["path"] for error in seen.document["errors"]]
         assert f"U+{ord(char):04X}" in seen.document["errors"][0]["reason"]
-    assert (await stage.get("jobs"))["items"] == []
+    assert (await api.get("jobs"))["items"] == []
 
 
 @pytest.mark.parametrize("char", ["\n", "\t", "\x1b", "\x00", "\x7f"])
-async def test_a_control_character_is_refused_too(stage: Stage, char: str) -> None:
-    await stage.policy(ASK)
-    bot = await stage.agent()
+async def test_a_control_character_is_refused_too(api: InProcessApi, char: str) -> None:
+    await api.policy(ASK)
+    bot = await api.agent()
     for fields in ({"env": f"a{char}"}, {"channel": f"a{char}"}, {"labels": {"a": f"a{char}"}}):
-        assert (await stage.call("POST", "jobs", bot, {"topic": "pay", **fields})).word == "invalid_request"
-    assert (await stage.call("POST", "jobs", bot, {"topic": "pay", "labels": {f"a{char}": ""}})).status == 400
+        assert (await api.call("POST", "jobs", bot, {"topic": "pay", **fields})).word == "invalid_request"
+    assert (await api.call("POST", "jobs", bot, {"topic": "pay", "labels": {f"a{char}": ""}})).status == 400
 
 
-async def test_words_of_any_language_are_fine(stage: Stage) -> None:
-    await stage.policy(ASK)
+async def test_words_of_any_language_are_fine(api: InProcessApi) -> None:
+    await api.policy(ASK)
     labels = {"where": "Zürich, 東京, תל אביב, القاهرة", "mood": "\U0001f680"}
-    seen = await stage.propose(await stage.agent(), env="größe", channel="чат", labels=labels)
+    seen = await api.propose(await api.agent(), env="größe", channel="чат", labels=labels)
     assert (seen.status, seen.document["labels"]) == (202, labels)
 
 
@@ -63,27 +63,27 @@ async def test_words_of_any_language_are_fine(stage: Stage) -> None:
         "https://a/\u202egpj.exe", "https://a/\u3164", "https://a\n",
     ],
 )  # fmt: skip
-async def test_an_evidence_link_is_http_https_or_mailto(stage: Stage, url: str) -> None:
-    await stage.policy(ASK)
+async def test_an_evidence_link_is_http_https_or_mailto(api: InProcessApi, url: str) -> None:
+    await api.policy(ASK)
     evidence = [
         {"title": "ok", "kind": "link", "url": "https://a/b"},
         {"title": "x", "kind": "link", "url": url},
     ]
-    seen = await stage.propose(await stage.agent(), evidence=evidence)
+    seen = await api.propose(await api.agent(), evidence=evidence)
     assert (seen.status, seen.word) == (400, "invalid_request"), seen.document
     assert [error["path"] for error in seen.document["errors"]] == ["/evidence/1/url"]
-    assert (await stage.get("jobs"))["items"] == []
+    assert (await api.get("jobs"))["items"] == []
 
 
 @pytest.mark.parametrize("url", ["http://a/b?c=%E2%80%AE", "HTTPS://a", "mailto:ann@example.org"])
-async def test_a_link_that_opens_a_page_or_a_letter_is_kept_as_it_is(durable: Stage, url: str) -> None:
+async def test_a_link_that_opens_a_page_or_a_letter_is_kept_as_it_is(durable: InProcessApi, url: str) -> None:
     await durable.policy(ASK)
     evidence = [{"title": "x", "kind": "link", "url": url}]
     seen = await durable.propose(await durable.agent(), evidence=evidence)
     assert (seen.status, seen.document["evidence"][0]["url"]) == (202, url)
 
 
-async def test_a_workflow_cannot_bring_in_an_env_that_a_job_could_not_have(stage: Stage) -> None:
+async def test_a_workflow_cannot_bring_in_an_env_that_a_job_could_not_have(api: InProcessApi) -> None:
     steps = [{"id": "a", "topic": "t.a", "env": "prod\u202e"}]
-    seen = await stage.call("PUT", "workflows/nightly", stage.admin, {"steps": steps})
+    seen = await api.call("PUT", "workflows/nightly", api.admin, {"steps": steps})
     assert (seen.status, "U+202E" in seen.document["errors"][0]["reason"]) == (400, True)

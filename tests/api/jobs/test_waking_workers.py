@@ -24,14 +24,14 @@ def waiting(client: JobClient, topic: str, count: int) -> list[asyncio.Task[list
 
 
 async def lined_up(client: JobClient, topic: str, count: int) -> None:
-    lines = client.stage.service.kernel.wakes.lines
+    lines = client.api.service.kernel.wakes.lines
     while lines.length(f"claims:default:{topic}") < count:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.2)  # each looks once before it waits
 
 
 def looks(client: JobClient) -> float:
-    return client.stage.service.measures.work.looks.value()
+    return client.api.service.measures.work.looks.value()
 
 
 async def leave(tasks: list[asyncio.Task[list[dict[str, object]]]]) -> None:

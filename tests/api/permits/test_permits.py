@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from interlock import PermitInvalid, verify_permit
 from interlock.rooms.permits.model import DEPLOYMENT, KEY_RINGS, RING_ID
-from tests.harness.in_process_api import open_stage
+from tests.harness.in_process_api import open_api
 from tests.rooms.jobs.job_client import JobClient
 
 BEGIN = 1_893_456_000  # 2030-01-01, when the virtual clock starts
@@ -40,7 +40,7 @@ def why(token: str, keys: Any, **expected: Any) -> str:
 
 async def issued(client: JobClient, **fields: Any) -> tuple[dict[str, Any], Any]:
     await client.submit()
-    return await client.take(**fields), await client.stage.get("keys")
+    return await client.take(**fields), await client.api.get("keys")
 
 
 async def test_a_permit_says_which_job_in_which_form_under_which_fence_until_when(client: JobClient) -> None:
@@ -56,8 +56,8 @@ async def test_a_permit_says_which_job_in_which_form_under_which_fence_until_whe
 
 
 async def test_the_keys_are_public_and_hold_nothing_private(client: JobClient) -> None:
-    seen = await client.stage.call("GET", "keys", "")
-    ring = await client.stage.service.store.get(KEY_RINGS, DEPLOYMENT, RING_ID)
+    seen = await client.api.call("GET", "keys", "")
+    ring = await client.api.service.store.get(KEY_RINGS, DEPLOYMENT, RING_ID)
     assert ring is not None
     assert seen.status == 200
     assert set(seen.document["keys"][0]) == {
@@ -69,7 +69,7 @@ async def test_the_keys_are_public_and_hold_nothing_private(client: JobClient) -
 async def test_a_permit_ends_with_its_lease_and_a_renewal_brings_a_new_one(client: JobClient) -> None:
     job, keys = await issued(client, lease_seconds=40)
     assert why(job["permit"], keys, now=BEGIN + 45) == "expired"
-    client.stage.clock.advance(20)
+    client.api.clock.advance(20)
     renewed = (await client.call("renew", job["id"], job["fence"])).document["permit"]
     assert verify_permit(renewed, keys, now=BEGIN + 45).exp == BEGIN + 60
 
@@ -211,7 +211,7 @@ def test_no_single_character_can_be_changed(data: st.DataObject) -> None:
 
 async def test_rotation_publishes_ahead_and_keeps_what_may_still_be_needed(client: JobClient) -> None:
     first, _ = await issued(client, lease_seconds=3600)
-    rotated = await client.stage.call("POST", "keys/rotate", client.stage.admin, {"lead_seconds": 60})
+    rotated = await client.api.call("POST", "keys/rotate", client.api.admin, {"lead_seconds": 60})
     assert len(rotated.document["keys"]) == 2
     old, new = (key["kid"] for key in rotated.document["keys"])
 
@@ -219,62 +219,62 @@ async def test_rotation_publishes_ahead_and_keeps_what_may_still_be_needed(clien
 
     assert [parts(job["permit"])[0]["kid"] for job in (first, second)] == [old, old]
     assert verify_permit(first["permit"], keys, now=BEGIN + 3000).fence == 1
-    ring = await client.stage.service.store.get(KEY_RINGS, DEPLOYMENT, RING_ID)
+    ring = await client.api.service.store.get(KEY_RINGS, DEPLOYMENT, RING_ID)
     assert ring is not None
-    client.stage.clock.advance(61)
-    signing = ring.signing(client.stage.clock.now)
+    client.api.clock.advance(61)
+    signing = ring.signing(client.api.clock.now)
     assert signing is not None
     assert signing.kid == new
-    assert {key.kid for key in ring.published(client.stage.clock.now)} == {old, new}
-    client.stage.clock.advance(3 * 3600)
-    assert {key.kid for key in ring.published(client.stage.clock.now)} == {new}
+    assert {key.kid for key in ring.published(client.api.clock.now)} == {old, new}
+    client.api.clock.advance(3 * 3600)
+    assert {key.kid for key in ring.published(client.api.clock.now)} == {new}
 
 
 async def test_a_rotation_repeated_under_its_idempotency_key_is_one_rotation(client: JobClient) -> None:
     await issued(client)
     first, again = [
-        await client.stage.call("POST", "keys/rotate", client.stage.admin, {}, idempotency_key="monday")
+        await client.api.call("POST", "keys/rotate", client.api.admin, {}, idempotency_key="monday")
         for _ in range(2)
     ]
     assert again.document == first.document
     assert again.headers["idempotency-replayed"] == "true"
-    assert len((await client.stage.get("keys"))["keys"]) == len(first.document["keys"]) == 2
+    assert len((await client.api.get("keys"))["keys"]) == len(first.document["keys"]) == 2
 
 
 async def test_a_revoked_key_is_gone_at_once(client: JobClient) -> None:
     job, _ = await issued(client)
-    await client.stage.call("POST", "keys/rotate", client.stage.admin, {"revoke": True})
-    keys = await client.stage.get("keys")
+    await client.api.call("POST", "keys/rotate", client.api.admin, {"revoke": True})
+    keys = await client.api.get("keys")
     # The virtual clock is ahead of this machine's, by which answers leave a withdrawn key out.
-    ring = await client.stage.service.store.get(KEY_RINGS, DEPLOYMENT, RING_ID)
+    ring = await client.api.service.store.get(KEY_RINGS, DEPLOYMENT, RING_ID)
     assert ring is not None
     assert len(ring.keys) == 1
     assert why(job["permit"], keys) == "unknown_key"
 
 
 async def test_only_an_admin_rotates(client: JobClient) -> None:
-    assert (await client.stage.call("POST", "keys/rotate", client.worker, {})).word == "forbidden"
-    assert (await client.stage.call("POST", "keys/rotate", client.ada, {})).word == "forbidden"
+    assert (await client.api.call("POST", "keys/rotate", client.worker, {})).word == "forbidden"
+    assert (await client.api.call("POST", "keys/rotate", client.ada, {})).word == "forbidden"
 
 
 async def test_with_a_secret_the_stored_key_is_sealed_and_another_secret_hands_out_nothing() -> None:
-    async with open_stage(secret="one") as stage:
-        client = await JobClient(stage).open()
+    async with open_api(secret="one") as api:
+        client = await JobClient(api).open()
         job, keys = await issued(client)
         assert verify_permit(job["permit"], keys, now=BEGIN).fence == 1
-        ring = await stage.service.store.get(KEY_RINGS, DEPLOYMENT, RING_ID)
+        ring = await api.service.store.get(KEY_RINGS, DEPLOYMENT, RING_ID)
         assert ring is not None
         assert ring.keys[0].sealed
         assert len(base64.urlsafe_b64decode(ring.keys[0].private + "==")) == 12 + 32 + 16
 
         from interlock.service.permits import PermitSigner
 
-        stage.service.permits = PermitSigner(stage.service.kernel, stage.service.store, "two")
+        api.service.permits = PermitSigner(api.service.kernel, api.service.store, "two")
         waiting = await client.submit()
         seen = await client.claim_seen()
         assert seen.status == 503
         assert "INTERLOCK_SECRET" in seen.document["detail"]
-        assert (await stage.job(waiting))["state"] == "PENDING"
+        assert (await api.job(waiting))["state"] == "PENDING"
 
 
 async def test_a_repeated_claim_gets_the_same_permit_byte_for_byte(client: JobClient) -> None:

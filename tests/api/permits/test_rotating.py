@@ -20,16 +20,16 @@ def made(kid: str) -> NewKey:
 
 async def rotate(client: JobClient, kid: str, **fields: Any) -> KeyRing:
     command = RotateKeys(offered=made(kid), tenant="default", **{"lead_seconds": 60, **fields})
-    return await client.stage.service.kernel.run(command)
+    return await client.api.service.kernel.run(command)
 
 
 def signing(client: JobClient, ring: KeyRing) -> str | None:
-    key = ring.signing(client.stage.clock.now)
+    key = ring.signing(client.api.clock.now)
     return key.kid if key else None
 
 
 async def test_of_several_servers_that_offer_a_first_key_one_wins(client: JobClient) -> None:
-    run = client.stage.service.kernel.run
+    run = client.api.service.kernel.run
     rings = [await run(EnsureKey(offered=made(kid))) for kid in ("a", "b")]
     assert [[key.kid for key in ring.keys] for ring in rings] == [["a"], ["a"]]
 
@@ -40,7 +40,7 @@ async def test_the_first_key_and_the_one_after_a_theft_sign_at_once_and_another_
     assert signing(client, await rotate(client, "a")) == "a"
     ring = await rotate(client, "b")
     assert signing(client, ring) == "a"
-    client.stage.clock.advance(60)
+    client.api.clock.advance(60)
     assert signing(client, ring) == "b"
     stolen = await rotate(client, "c", revoke=True)
     assert (signing(client, stolen), [key.kid for key in stolen.keys]) == ("c", ["c"])
@@ -49,7 +49,7 @@ async def test_the_first_key_and_the_one_after_a_theft_sign_at_once_and_another_
 async def test_a_second_rotation_keeps_no_key_longer_than_the_first_did(client: JobClient) -> None:
     await rotate(client, "a")
     first = (await rotate(client, "b")).keys[0].published_until
-    client.stage.clock.advance(120)
+    client.api.clock.advance(120)
 
     ring = await rotate(client, "c")
 
@@ -64,6 +64,6 @@ async def test_a_rotation_checks_its_caller_and_is_audited(client: JobClient) ->
     root = Caller(tenant="default", principal="root", request_id="monday")
     for kid, revoke in (("a", False), ("b", True)):
         await rotate(client, kid, by=root, revoke=revoke)
-        (entry,) = (await client.stage.get(f"audit?subject={kid}"))["items"]
+        (entry,) = (await client.api.get(f"audit?subject={kid}"))["items"]
         told = [entry[field] for field in ("action", "actor", "request_id", "details")]
         assert told == ["permit_key_rotate", "root", "monday", {"revoke": revoke}]

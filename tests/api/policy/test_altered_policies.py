@@ -6,7 +6,7 @@ import apsw
 import asyncpg
 
 from interlock.store.urls import store_for
-from tests.harness.in_process_api import ASK, open_stage
+from tests.harness.in_process_api import ASK, open_api
 
 
 def policy(rule: str) -> str:
@@ -29,26 +29,26 @@ async def alter(url: str, table: str, rule: str) -> None:
 
 
 async def test_an_altered_snapshot_is_not_put_back_in_force(durable_url: str) -> None:
-    async with open_stage(store_for(durable_url)) as stage:
-        old = await stage.policy(policy("altered-snapshot"))
-        current = await stage.policy(ASK)
+    async with open_api(store_for(durable_url)) as api:
+        old = await api.policy(policy("altered-snapshot"))
+        current = await api.policy(ASK)
         await alter(durable_url, "policy_snapshots", "altered-snapshot")
 
-        refused = await stage.call("POST", "policy/rollback", stage.admin, {"snapshot": old})
+        refused = await api.call("POST", "policy/rollback", api.admin, {"snapshot": old})
 
         assert (refused.status, refused.word) == (409, "conflict")
-        assert (await stage.get("policy"))["snapshot"] == current
-        assert await stage.submit(await stage.agent())
+        assert (await api.get("policy"))["snapshot"] == current
+        assert await api.submit(await api.agent())
 
 
 async def test_activating_a_policy_again_mends_what_was_altered(durable_url: str) -> None:
-    async with open_stage(store_for(durable_url)) as stage:
+    async with open_api(store_for(durable_url)) as api:
         rule = f"altered-head-{durable_url.partition(':')[0]}"
-        snapshot = await stage.policy(policy(rule))
-        bot = await stage.agent()
+        snapshot = await api.policy(policy(rule))
+        bot = await api.agent()
         await alter(durable_url, "policy_heads", rule)
-        assert (await stage.propose(bot)).word == "policy_unavailable"
+        assert (await api.propose(bot)).word == "policy_unavailable"
 
-        assert await stage.policy(policy(rule)) == snapshot
+        assert await api.policy(policy(rule)) == snapshot
 
-        assert (await stage.propose(bot)).word == "policy_denied"
+        assert (await api.propose(bot)).word == "policy_denied"

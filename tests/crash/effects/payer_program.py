@@ -17,11 +17,10 @@ from types import FrameType
 from typing import Any
 
 from interlock import Interlock
-from interlock.sdk import calls, client, flow, once, session, transports
-from interlock.sdk import effects as effect_scopes
+from interlock.sdk import base, calls, client, flow, once, session, transports
 from interlock.sdk.operations import shared
 
-PARTS = (calls, client, effect_scopes, flow, once, session, transports, shared)
+PARTS = (base, calls, client, flow, once, session, transports, shared)
 FILES = {part.__file__ for part in PARTS} | {__file__}
 
 

@@ -36,7 +36,7 @@ async def test_a_run_is_not_found_under_another_workflow(client: AdmissionClient
         caller=client.caller, run_id=run["run_id"], workflow="b", verb="complete", fence=run["fence"]
     )
     with pytest.raises(NotFound):
-        await client.stage.service.kernel.run(end)
+        await client.api.service.kernel.run(end)
     assert ((await client.gate("a")).active, (await client.gate("b")).active) == (1, 0)
 
 
@@ -46,21 +46,21 @@ async def test_a_run_is_not_found_under_another_workflow(client: AdmissionClient
 async def test_whoever_runs_the_service_sets_and_clears_limits(
     client: AdmissionClient, role: str, status: int
 ) -> None:
-    key = await client.stage.person("ada", role)
+    key = await client.api.person("ada", role)
     await client.limit(9, "a")
     answers = [
-        await client.stage.call("PUT", "limits/tenant", key, {"max_concurrent_runs": 7}),
-        await client.stage.call("DELETE", "limits/a", key),
+        await client.api.call("PUT", "limits/tenant", key, {"max_concurrent_runs": 7}),
+        await client.api.call("DELETE", "limits/a", key),
     ]
     assert [seen.status for seen in answers] == [status] * 2
 
 
 async def test_a_limit_that_is_set_or_cleared_is_audited(client: AdmissionClient) -> None:
     await client.limit(2, "a")
-    await client.stage.call("DELETE", "limits/a", client.stage.admin)
-    assert [action for action, _ in await client.stage.audit("a")] == ["limit_set", "limit_clear"]
+    await client.api.call("DELETE", "limits/a", client.api.admin)
+    assert [action for action, _ in await client.api.audit("a")] == ["limit_set", "limit_clear"]
 
 
 async def test_a_run_keeps_what_it_was_given(client: AdmissionClient) -> None:
     run = await client.start(input={"month": 3})
-    assert (await client.stage.get(f"workflow-runs/{run['run_id']}"))["input"] == {"month": 3}
+    assert (await client.api.get(f"workflow-runs/{run['run_id']}"))["input"] == {"month": 3}

@@ -61,7 +61,7 @@ async def test_a_limit_of_zero_admits_nobody_and_does_not_call_them_back_soon(
     full = await client.ask()
     assert (full.status, full.document["limit"], full.document["active"]) == (429, 0, 0)
     assert full.document["retry_after_ms"] >= 60_000
-    entry = (await client.stage.get("audit?subject=tenant"))["items"][0]
+    entry = (await client.api.get("audit?subject=tenant"))["items"][0]
     assert entry["details"] == {"max_concurrent_runs": 0}
 
 
@@ -82,7 +82,7 @@ async def test_limits_show_what_they_count(client: AdmissionClient) -> None:
     await client.limit(4, "a")
     await client.start("a")
     await client.start("b")
-    shown = await client.stage.get("limits")
+    shown = await client.api.get("limits")
     assert [(each["scope"], each["max_concurrent_runs"], each["active"]) for each in shown["items"]] == [
         ("tenant", 10, 2),
         ("a", 4, 1),
@@ -91,26 +91,24 @@ async def test_limits_show_what_they_count(client: AdmissionClient) -> None:
 
 
 async def test_only_an_operator_sets_limits(client: AdmissionClient) -> None:
-    seen = await client.stage.call("PUT", "limits/tenant", client.bot, {"max_concurrent_runs": 9})
+    seen = await client.api.call("PUT", "limits/tenant", client.bot, {"max_concurrent_runs": 9})
     assert (seen.status, seen.word) == (403, "forbidden")
 
 
 @pytest.mark.parametrize("scope", ["a%20b", "x" * 201, "%C3%A9"])
 async def test_a_scope_or_workflow_is_a_plain_name(client: AdmissionClient, scope: str) -> None:
-    limited = await client.stage.call(
-        "PUT", f"limits/{scope}", client.stage.admin, {"max_concurrent_runs": 1}
-    )
+    limited = await client.api.call("PUT", f"limits/{scope}", client.api.admin, {"max_concurrent_runs": 1})
     assert (limited.status, limited.word) == (400, "invalid_request")
     assert (await client.ask(scope)).status == 400
 
 
 async def test_another_tenants_runs_take_no_room(client: AdmissionClient) -> None:
     await client.limit(1)
-    other = await client.stage.agent("bot", tenant="other")
-    seen = await client.stage.call("POST", "workflows/w/runs", other, {})
+    other = await client.api.agent("bot", tenant="other")
+    seen = await client.api.call("POST", "workflows/w/runs", other, {})
     assert seen.status == 201
     run = await client.start()
-    hidden = await client.stage.call(
+    hidden = await client.api.call(
         "POST", f"workflow-runs/{run['run_id']}/complete", other, {"fence": run["fence"]}
     )
     assert (hidden.status, hidden.word) == (404, "not_found")
@@ -120,9 +118,9 @@ async def test_a_limit_that_is_cleared_leaves_the_tenants_own(client: AdmissionC
     await client.limit(0, "a")
     await client.limit(1)
     for scope, left in (("a", 201), ("tenant", 201)):
-        cleared = await client.stage.call("DELETE", f"limits/{scope}", client.stage.admin)
+        cleared = await client.api.call("DELETE", f"limits/{scope}", client.api.admin)
         assert (cleared.status, cleared.document) == (200, {"scope": scope, "cleared": True})
         assert (await client.ask("a")).status == left
-    again = await client.stage.call("DELETE", "limits/a", client.stage.admin)
+    again = await client.api.call("DELETE", "limits/a", client.api.admin)
     assert again.document == {"scope": "a", "cleared": False}
-    assert [each["scope"] for each in (await client.stage.get("limits"))["items"]] == ["tenant"]
+    assert [each["scope"] for each in (await client.api.get("limits"))["items"]] == ["tenant"]

@@ -54,11 +54,11 @@ async def test_whoever_stops_coming_back_loses_the_place(client: AdmissionClient
     await client.limit(1)
     run = await client.start()
     await client.queue("dead")
-    client.stage.clock.advance(TICKET_SECONDS / 2)
+    client.api.clock.advance(TICKET_SECONDS / 2)
     await client.queue("alive")
     await client.end(run)
     assert word(await client.queue("alive")) == "full"
-    client.stage.clock.advance(TICKET_SECONDS / 2)
+    client.api.clock.advance(TICKET_SECONDS / 2)
     assert word(await client.queue("alive")) == "in"
     assert await client.line() == []
 
@@ -68,7 +68,7 @@ async def test_coming_back_keeps_the_place(client: AdmissionClient) -> None:
     for _ in range(5):
         await client.queue("a")
         await client.queue("b")
-        client.stage.clock.advance(TICKET_SECONDS - 1)
+        client.api.clock.advance(TICKET_SECONDS - 1)
     assert await client.line() == ["a", "b"]
 
 
@@ -76,10 +76,10 @@ async def test_a_place_kept_a_moment_ago_is_not_written_again(client: AdmissionC
     await client.limit(0)
     await client.queue("a", run_id="one")
     before = await client.gate()
-    client.stage.clock.advance(1)
+    client.api.clock.advance(1)
     await client.queue("a", run_id="one")
     assert (await client.gate()).version == before.version
-    client.stage.clock.advance(1)
+    client.api.clock.advance(1)
     await client.queue("a", run_id="one")
     assert (await client.gate()).version == before.version + 1
 
@@ -106,7 +106,7 @@ async def test_whoever_leaves_makes_room_for_the_next_at_once(client: AdmissionC
     await client.queue("a", run_id="gone")
     await client.queue("b")
     await client.end(run)
-    with client.stage.service.kernel.wakes.subscribe(place_topic("default", "b")) as woken:
+    with client.api.service.kernel.wakes.subscribe(place_topic("default", "b")) as woken:
         await client.leave("a", "gone")
         assert await woken.wait(5)
     assert word(await client.queue("b")) == "in"
@@ -133,7 +133,7 @@ async def test_the_line_and_its_record_are_bounded(client: AdmissionClient) -> N
 async def test_only_those_who_may_be_next_are_woken(client: AdmissionClient) -> None:
     await client.limit(2)
     runs = [await client.start(), await client.start()]
-    wakes = client.stage.service.kernel.wakes
+    wakes = client.api.service.kernel.wakes
     for n in range(300):
         await client.queue(f"t{n}")
     with (
@@ -186,6 +186,6 @@ async def test_a_stopping_server_answers_those_who_wait_and_leaves_them_their_pl
     waiting = asyncio.create_task(client.ask(key="k", wait_seconds=300))
     while not await client.line():
         await asyncio.sleep(0.01)
-    client.stage.service.stop_waiting()
+    client.api.service.stop_waiting()
     assert (await waiting).status == 429
     assert len(await client.line()) == 1

@@ -35,7 +35,7 @@ async def test_the_hold_time_follows_what_runs_really_take(client: AdmissionClie
     await client.limit(1)
     for _ in range(20):
         run = await client.start(ttl_seconds=600)
-        client.stage.clock.advance(40)
+        client.api.clock.advance(40)
         await client.end(run)
     assert round((await client.gate()).hold_seconds) == 40
     await client.start(ttl_seconds=600)

@@ -54,9 +54,9 @@ async def test_a_holder_in_good_standing_leaves_no_trace(actors: Actors) -> None
 
 async def test_reviewers_who_decide_against_each_other_are_one_conflict_a_job(actors: Actors) -> None:
     job = await actors.submit(None)
-    assert (await actors.stage.approve(job, actors.ada)).word == "approved"
+    assert (await actors.api.approve(job, actors.ada)).word == "approved"
     for _ in range(3):
-        assert (await actors.stage.reject(job, actors.bob)).word == "already_approved"
+        assert (await actors.api.reject(job, actors.bob)).word == "already_approved"
     (conflict,) = await actors.conflicts()
     assert (conflict["kind"], conflict["count"]) == ("approve_reject_race", 3)
     assert [side["actor"] for side in conflict["competing"]] == ["ada", "bob"]
@@ -64,10 +64,10 @@ async def test_reviewers_who_decide_against_each_other_are_one_conflict_a_job(ac
 
 async def test_a_race_of_reviewers_tells_who_did_what_to_which_job(actors: Actors) -> None:
     approved, rejected = await actors.submit("v1"), await actors.submit("v1")
-    await actors.stage.approve(approved, actors.ada)
-    assert (await actors.stage.reject(approved, actors.bob)).word == "already_approved"
-    await actors.stage.reject(rejected, actors.ada)
-    assert (await actors.stage.approve(rejected, actors.bob)).word == "already_rejected"
+    await actors.api.approve(approved, actors.ada)
+    assert (await actors.api.reject(approved, actors.bob)).word == "already_approved"
+    await actors.api.reject(rejected, actors.ada)
+    assert (await actors.api.approve(rejected, actors.bob)).word == "already_rejected"
 
     told = {
         conflict["affected"]["job"]: [(side["actor"], side["what"]) for side in conflict["competing"]]
@@ -84,7 +84,7 @@ async def test_a_yes_to_an_old_version_tells_who_did_what_to_which_version(actor
     await actors.touch("v2", by=actors.other)
     first, second = await actors.submit("v1"), await actors.submit("v1")
     for job in (first, second):
-        assert (await actors.stage.approve(job, actors.ada)).word == "target_changed"
+        assert (await actors.api.approve(job, actors.ada)).word == "target_changed"
 
     told = {
         conflict["affected"]["job"]: [
@@ -105,8 +105,8 @@ async def test_a_yes_to_an_old_version_tells_who_did_what_to_which_version(actor
 
 async def test_deciding_the_same_way_twice_is_no_conflict(actors: Actors) -> None:
     job = await actors.submit(None)
-    await actors.stage.reject(job, actors.ada)
-    assert (await actors.stage.reject(job, actors.bob)).word == "already_rejected"
+    await actors.api.reject(job, actors.ada)
+    assert (await actors.api.reject(job, actors.bob)).word == "already_rejected"
     assert await actors.conflicts() == []
 
 
@@ -120,7 +120,7 @@ async def test_a_conflict_is_resolved_once_and_by_people_who_may(actors: Actors)
     assert await actors.conflicts(state="open") == []
     (settled,) = await actors.conflicts(state="resolved")
     assert (settled["resolved_by"], settled["resolution"]) == ("ada", "merge")
-    assert await actors.stage.events(conflict) == ["conflict.opened", "conflict.resolved"]
+    assert await actors.api.events(conflict) == ["conflict.opened", "conflict.resolved"]
 
 
 async def test_the_count_is_kept_when_it_is_resolved_and_the_next_repeat_is_a_new_conflict(
@@ -152,7 +152,40 @@ async def test_discarding_ends_the_lease_and_withdraws_the_job(actors: Actors) -
     settled = await actors.settle(conflict, "discard")
     assert sorted(settled.document["carried_out"]) == ["cancel_job", "end_lease"]
     assert (await actors.renew(lease)).word == "fence_stale"
-    assert (await actors.stage.job(job))["state"] == "CANCELLED"
+    assert (await actors.api.job(job))["state"] == "CANCELLED"
+
+
+async def test_an_open_conflict_says_what_each_resolution_would_do_and_does_that(actors: Actors) -> None:
+    await actors.lease()
+    await actors.submit("v1", by=actors.other)
+    conflict = (await actors.touch("v2"))["conflict_id"]
+    seen = await actors.api.get(f"conflicts/{conflict}")
+    would = {word: sorted(steps) for word, steps in seen["would_carry_out"].items()}
+    assert would == {
+        "keep_first": ["settle_lease"],
+        "keep_second": ["settle_lease"],
+        "merge": ["ask_again", "settle_lease"],
+        "retry": ["ask_again", "settle_lease"],
+        "discard": ["cancel_job", "end_lease"],
+    }
+    settled = await actors.settle(conflict, "merge")
+    assert sorted(settled.document["carried_out"]) == would["merge"]
+    assert "would_carry_out" not in await actors.api.get(f"conflicts/{conflict}")
+    assert "would_carry_out" not in (await actors.conflicts())[0]
+
+
+async def test_the_safest_next_step_names_its_resolution_unless_there_is_more_to_do(actors: Actors) -> None:
+    more_to_do = {
+        ConflictKind.TARGET_CHANGED_AFTER_DRAFT,
+        ConflictKind.LEASE_EXPIRED_WITH_RESULT_PENDING,
+    }
+    assert {kind for kind, advice in SAFEST.items() if advice.resolution is None} == more_to_do
+    await actors.lease()
+    await actors.touch("v2")
+    (conflict,) = await actors.conflicts()
+    advised = SAFEST[ConflictKind(conflict["kind"])].resolution
+    assert advised is not None
+    assert conflict["safest_resolution"] == advised.value
 
 
 async def test_retrying_asks_people_again_about_the_version_that_is_there(actors: Actors) -> None:
@@ -160,7 +193,7 @@ async def test_retrying_asks_people_again_about_the_version_that_is_there(actors
     conflict = (await actors.touch("v2"))["conflict_id"]
     settled = await actors.settle(conflict, "retry")
     assert settled.document["carried_out"] == ["ask_again"]
-    assert (await actors.stage.approve(job, actors.ada)).word == "approved"
+    assert (await actors.api.approve(job, actors.ada)).word == "approved"
 
 
 async def test_retrying_lets_an_ambiguous_effect_be_tried_once_more(actors: Actors) -> None:
@@ -168,7 +201,7 @@ async def test_retrying_lets_an_ambiguous_effect_be_tried_once_more(actors: Acto
     await actors.begin(lease=lease_ref(lease), ttl_seconds=10)
     await actors.pass_time(11)
     (conflict,) = await actors.conflicts(kind="lease_expired_with_result_pending")
-    actors.stage.clock.now = actors.stage.clock.now.replace(year=2031)
+    actors.api.clock.now = actors.api.clock.now.replace(year=2031)
     settled = await actors.settle(conflict["id"], "retry")
     assert settled.document["carried_out"] == ["retry_effect"]
     assert [(await actors.begin()).status for _ in range(2)] == [201, 409]
@@ -180,7 +213,7 @@ async def test_retrying_what_was_refused_says_nothing_of_a_later_attempt(actors:
     assert refused.word == "superseded"
     await actors.begin(target={"key": "doc:1", "version": "v2"}, ttl_seconds=10)
     await actors.pass_time(11)
-    actors.stage.clock.now = actors.stage.clock.now.replace(year=2031)
+    actors.api.clock.now = actors.api.clock.now.replace(year=2031)
     settled = await actors.settle(refused.document["conflict_id"], "retry")
     assert settled.document["carried_out"] == []
     assert (await actors.effect())["state"] == "AMBIGUOUS"
@@ -190,7 +223,7 @@ async def test_retrying_an_older_collision_says_nothing_of_a_newer_attempt(actor
     await actors.begin()
     late = (await actors.commit(by=actors.other)).document["conflict_id"]
     await actors.fail(safe=True)
-    actors.stage.clock.advance(1)
+    actors.api.clock.advance(1)
     await actors.begin()
     await actors.fail(fence=2, safe=False)
     settled = await actors.settle(late, "retry")
@@ -216,8 +249,8 @@ async def test_a_resolution_that_cannot_be_carried_out_is_not_recorded(actors: A
     # A reviewer may resolve, but withdrawing somebody's job takes an operator.
     refused = await actors.settle(conflict, "discard", by=actors.ada)
     assert refused.word == "forbidden"
-    assert (await actors.stage.job(job))["state"] == "APPROVAL"
-    assert (await actors.stage.get(f"conflicts/{conflict}"))["state"] == "open"
+    assert (await actors.api.job(job))["state"] == "APPROVAL"
+    assert (await actors.api.get(f"conflicts/{conflict}"))["state"] == "open"
 
 
 async def test_patterns_name_what_keeps_colliding_and_what_would_prevent_it(actors: Actors) -> None:
@@ -226,7 +259,7 @@ async def test_patterns_name_what_keeps_colliding_and_what_would_prevent_it(acto
         await actors.touch("v2", f"repo:x/{name}.py")
     await actors.begin()
     await actors.commit(by=actors.other)
-    found = await actors.stage.get("conflicts/patterns")
+    found = await actors.api.get("conflicts/patterns")
     assert found["examined"] == 4
     first = found["items"][0]
     assert (first["kind"], first["target_prefix"], first["conflicts"]) == (
@@ -258,5 +291,5 @@ async def test_what_is_carried_out_is_about_states_that_exist() -> None:
 async def test_another_tenants_conflict_is_not_there(actors: Actors) -> None:
     await actors.lease()
     conflict = (await actors.touch("v2"))["conflict_id"]
-    stranger = await actors.stage.person("eve", "review", tenant="elsewhere")
+    stranger = await actors.api.person("eve", "review", tenant="elsewhere")
     assert (await actors.settle(conflict, "merge", by=stranger)).status == 404

@@ -62,7 +62,7 @@ async def test_discarding_what_a_late_worker_brought_leaves_the_job_to_its_owner
 
 async def test_a_wait_that_somebody_interrupted_counts_towards_the_longest(actors: Actors) -> None:
     terms = {"suspend_seconds_max": 100}
-    assert (await actors.stage.call("PUT", "leases/terms", actors.stage.admin, terms)).status == 200
+    assert (await actors.api.call("PUT", "leases/terms", actors.api.admin, terms)).status == 200
     lease = await actors.lease()
     first = await _call(actors, lease, "suspend", reason=REASON)
     await actors.pass_time(60)
@@ -91,4 +91,4 @@ async def _call(actors: Actors, lease: Any, verb: str, **fields: Any) -> Any:
 
 
 async def _read(actors: Actors, lease: Any) -> Any:
-    return await actors.stage.get(f"leases/{lease['lease_id']}")
+    return await actors.api.get(f"leases/{lease['lease_id']}")

@@ -1,11 +1,11 @@
-"""A stage with agents who act and people who say what happened: shorthand for effects, targets and conflicts."""
+"""The API with agents who act and people who say what happened: shorthand for effects, targets and conflicts."""
 
 from __future__ import annotations
 
 from typing import Any
 from urllib.parse import quote
 
-from tests.harness.in_process_api import Seen, Stage
+from tests.harness.in_process_api import InProcessApi, Seen
 
 POLICY = """
 version: v1
@@ -18,22 +18,22 @@ rules:
 class Actors:
     """Two agents (`bot`, `other`), a worker, two people (`ada`, `bob`), a reconciler; all by their keys."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, api: InProcessApi) -> None:
+        self.api = api
         self.bot = self.other = self.worker = self.ada = self.bob = self.reconciler = ""
 
     async def open(self) -> Actors:
-        stage = self.stage
-        await stage.policy(POLICY)
-        self.bot = await stage.key("bot", "agent", "submit,work")
-        self.other = await stage.key("other", "agent", "submit,work")
-        self.worker = await stage.key("worker", "worker", "work")
-        self.ada, self.bob = await stage.person("ada"), await stage.person("bob")
-        self.reconciler = await stage.key("reconciler", "service", "operate")
+        api = self.api
+        await api.policy(POLICY)
+        self.bot = await api.key("bot", "agent", "submit,work")
+        self.other = await api.key("other", "agent", "submit,work")
+        self.worker = await api.key("worker", "worker", "work")
+        self.ada, self.bob = await api.person("ada"), await api.person("bob")
+        self.reconciler = await api.key("reconciler", "service", "operate")
         return self
 
     async def post(self, path: str, by: str, body: object = None) -> Seen:
-        return await self.stage.call("POST", path, by, {} if body is None else body)
+        return await self.api.call("POST", path, by, {} if body is None else body)
 
     async def begin(self, action: str = "a", *, by: str | None = None, **fields: Any) -> Seen:
         body = {"request_hash": "sha256:one", **fields}
@@ -55,7 +55,7 @@ class Actors:
         return await self.post(f"effects/{action}/resolve", by or self.ada, body)
 
     async def effect(self, action: str = "a") -> Any:
-        return await self.stage.get(f"effects/{action}")
+        return await self.api.get(f"effects/{action}")
 
     async def lease(self, resource: str = "doc:1", *, by: str | None = None, **fields: Any) -> Any:
         seen = await self.post("leases", by or self.bot, {"resource": resource, **fields})
@@ -73,7 +73,7 @@ class Actors:
         return seen.document
 
     async def target(self, key: str = "doc:1") -> Any:
-        return await self.stage.get(f"targets/{quote(key, safe='')}")
+        return await self.api.get(f"targets/{quote(key, safe='')}")
 
     async def submit(
         self, version: str | None = "v1", topic: str = "pay.a", *, key: str = "doc:1", by: str | None = None
@@ -91,16 +91,16 @@ class Actors:
 
     async def conflicts(self, **query: str) -> list[Any]:
         asked = "&".join(f"{name}={value}" for name, value in query.items())
-        return (await self.stage.get(f"conflicts?{asked}"))["items"]
+        return (await self.api.get(f"conflicts?{asked}"))["items"]
 
     async def settle(self, conflict: str, resolution: str, *, by: str | None = None) -> Seen:
         body = {"resolution": resolution, "note": "we talked about it"}
-        return await self.post(f"conflicts/{conflict}/resolve", by or self.stage.admin, body)
+        return await self.post(f"conflicts/{conflict}/resolve", by or self.api.admin, body)
 
     async def pass_time(self, seconds: float, *, sweep: bool = True) -> None:
-        self.stage.clock.advance(seconds)
+        self.api.clock.advance(seconds)
         if sweep:
-            await self.stage.sweep()
+            await self.api.sweep()
 
 
 def lease_ref(lease: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ async def test_the_first_begin_gets_a_fence_and_a_stable_key(actors: Actors) -> 
 
 
 async def test_keys_differ_by_action_and_by_tenant(actors: Actors) -> None:
-    stranger = await actors.stage.key("bot", "agent", "submit", tenant="elsewhere")
+    stranger = await actors.api.key("bot", "agent", "submit", tenant="elsewhere")
     begun = [await actors.begin("a"), await actors.begin("b"), await actors.begin("a", by=stranger)]
     assert [seen.status for seen in begun] == [201, 201, 201]
     assert len({seen.document["downstream_key"] for seen in begun}) == 3
@@ -77,7 +77,7 @@ async def test_a_stale_lease_begins_nothing_and_is_recorded(actors: Actors) -> N
     await actors.pass_time(6)
     seen = await actors.begin(lease=lease_ref(lease))
     assert (seen.status, seen.word) == (409, "fence_stale")
-    assert (await actors.stage.call("GET", "effects/a", actors.bot)).status == 404
+    assert (await actors.api.call("GET", "effects/a", actors.bot)).status == 404
     (conflict,) = await actors.conflicts(kind="stale_fence")
     assert conflict["target"] == "doc:1"
 
@@ -149,7 +149,7 @@ async def test_an_action_id_may_be_any_visible_text(actors: Actors) -> None:
 async def test_a_repeat_under_an_idempotency_key_gets_the_same_fence(actors: Actors) -> None:
     body = {"request_hash": "sha256:one"}
     first, second = [
-        await actors.stage.call("POST", "effects/a/begin", actors.bot, body, idempotency_key="k")
+        await actors.api.call("POST", "effects/a/begin", actors.bot, body, idempotency_key="k")
         for _ in range(2)
     ]
     assert (first.status, first.body) == (second.status, second.body)

@@ -45,14 +45,14 @@ async def test_a_job_that_is_no_longer_held_begins_nothing(
     seen = await actors.begin(by=actors.worker, **named)
 
     assert (seen.status, seen.word) == (409, "fence_stale")
-    assert (await actors.stage.call("GET", "effects/a", actors.bot)).status == 404
+    assert (await actors.api.call("GET", "effects/a", actors.bot)).status == 404
     (conflict,) = await actors.conflicts(kind="stale_fence")
     assert (conflict["id"], conflict["affected"]["effect"]) == (seen.document["conflict_id"], "a")
 
 
 async def test_a_job_is_held_to_the_last_moment_of_its_lease(actors: Actors) -> None:
     held = await hold(actors)
-    actors.stage.clock.advance(29.999)
+    actors.api.clock.advance(29.999)
     assert (await actors.begin(by=actors.worker, job_id=held["id"])).status == 201
 
 
@@ -81,10 +81,10 @@ async def test_an_unknown_job_begins_nothing(actors: Actors) -> None:
 
 async def test_a_job_altered_in_the_store_begins_nothing(actors: Actors) -> None:
     held = await hold(actors)
-    job = await actors.stage.service.store.get(JOBS, "default", held["id"])
+    job = await actors.api.service.store.get(JOBS, "default", held["id"])
     assert job is not None
     altered = msgspec.structs.replace(job.action, payload=msgspec.Raw(b'{"cents":9}'))
-    store: Any = actors.stage.service.store
+    store: Any = actors.api.service.store
     key = JOBS.key("default", held["id"])
     store._bodies[key] = JOBS.encode(msgspec.structs.replace(job, action=altered))
 
@@ -105,7 +105,7 @@ async def test_a_permit_is_for_one_version_of_one_job(actors: Actors, changed: d
         job_id=held["id"],
         permit=msgspec.structs.replace(claims, **changed),
     )
-    kernel = actors.stage.service.kernel
+    kernel = actors.api.service.kernel
     with pytest.raises(PermitMismatch):
         await kernel.run(begin)
     assert (await kernel.run(msgspec.structs.replace(begin, permit=claims))).effect.job_id == held["id"]
@@ -114,7 +114,7 @@ async def test_a_permit_is_for_one_version_of_one_job(actors: Actors, changed: d
 async def test_who_has_no_role_that_acts_begins_nothing(actors: Actors) -> None:
     ada = Caller(tenant="default", principal="ada")
     with pytest.raises(Forbidden):
-        await actors.stage.service.kernel.run(BeginEffect(caller=ada, action_id="a", request_hash="sha256:1"))
+        await actors.api.service.kernel.run(BeginEffect(caller=ada, action_id="a", request_hash="sha256:1"))
 
 
 async def test_an_effect_shows_what_it_is_bound_to_and_what_became_of_it_before(actors: Actors) -> None:
@@ -124,7 +124,7 @@ async def test_an_effect_shows_what_it_is_bound_to_and_what_became_of_it_before(
     named = {"by": actors.worker, "job_id": held["id"], "lease": lease_ref(lease)}
     first = (await actors.begin(**named, grant=need)).document
     await actors.fail(safe=True, by=actors.worker, error="no route")
-    actors.stage.clock.advance(10)
+    actors.api.clock.advance(10)
 
     again = (await actors.begin(**named)).document
 
@@ -141,4 +141,4 @@ async def test_an_effect_tried_again_keeps_its_place_in_the_list(actors: Actors)
     await actors.begin("b")
     await actors.fail("a", safe=True)
     await actors.begin("a")
-    assert [item["action_id"] for item in (await actors.stage.get("effects"))["items"]] == ["b", "a"]
+    assert [item["action_id"] for item in (await actors.api.get("effects"))["items"]] == ["b", "a"]

@@ -16,7 +16,7 @@ async def issue(actors: Actors, **fields: Any) -> str:
 
 
 async def used(actors: Actors, grant: str) -> int:
-    return (await actors.stage.get(f"grants/{grant}"))["used"]
+    return (await actors.api.get(f"grants/{grant}"))["used"]
 
 
 async def test_an_effect_under_a_grant_consumes_one_use_and_names_it(actors: Actors) -> None:
@@ -32,11 +32,11 @@ async def test_without_a_fitting_grant_nothing_begins_and_the_audit_says_why(act
     seen = await actors.begin(grant=NEED)
     assert (seen.status, seen.word) == (403, "not_claimed")
     assert "pin cents" in seen.document["reason"]
-    assert (await actors.stage.call("GET", "effects/a", actors.bot)).status == 404
+    assert (await actors.api.call("GET", "effects/a", actors.bot)).status == 404
     assert await used(actors, grant) == 0
-    (entry,) = (await actors.stage.get("audit?subject=a"))["items"]
+    (entry,) = (await actors.api.get("audit?subject=a"))["items"]
     assert (entry["action"], entry["outcome"]) == ("effect_begin_refused", "not_claimed")
-    (claim,) = (await actors.stage.get("audit?subject=refund"))["items"]
+    (claim,) = (await actors.api.get("audit?subject=refund"))["items"]
     assert (claim["action"], "pin cents" in claim["details"]["why"]) == ("grant_claim_refused", True)
 
 
@@ -95,7 +95,7 @@ async def test_a_use_that_was_claimed_before_permits_one_effect_and_no_second(ac
         True,
     )
     assert await used(actors, grant) == 1
-    (use,) = (await actors.stage.get(f"grants/{grant}"))["claims"]
+    (use,) = (await actors.api.get(f"grants/{grant}"))["claims"]
     assert (use["execution_id"], use["action_id"]) == ("e1", "a")
 
 

@@ -14,7 +14,7 @@ import pytest
 from interlock.kernel.record import Reads
 from interlock.kernel.storage import Loaded, Transaction
 from interlock.store.memory import MemoryStore
-from tests.harness.in_process_api import VirtualClock, open_stage
+from tests.harness.in_process_api import VirtualClock, open_api
 from tests.rooms.effects.effect_client import Actors, lease_ref
 
 SHARED = {
@@ -60,8 +60,8 @@ def _kinds(reads: Reads) -> list[str]:
 @pytest.fixture
 async def watched() -> AsyncIterator[tuple[Actors, Watched]]:
     store = Watched(clock=VirtualClock())
-    async with open_stage(store) as stage:
-        yield await Actors(stage).open(), store
+    async with open_api(store) as api:
+        yield await Actors(api).open(), store
 
 
 async def test_whatever_is_shared_is_locked_in_one_order(watched: tuple[Actors, Watched]) -> None:
@@ -103,11 +103,11 @@ async def _share_work(actors: Actors) -> None:
 
 async def _ask_again(actors: Actors) -> None:
     """Standing grants; requests that drift, are refreshed, edited and decided; what happens to them afterwards."""
-    await actors.stage.policy(SLOWLY)
+    await actors.api.policy(SLOWLY)
     standing = {"task": "pay.b", "standing": True, "uses": 9}
     granted = (await actors.post("grants", actors.ada, standing)).document["id"]
     released = await actors.submit("v3", "pay.b")
-    assert (await actors.stage.get(f"jobs/{released}"))["grant_use"] is not None
+    assert (await actors.api.get(f"jobs/{released}"))["grant_use"] is not None
     (held,) = await actors.claim("pay.b")
     await actors.begin("d", by=actors.worker, permit=held["permit"], target={"key": "doc:1", "version": "v3"})
 
@@ -122,7 +122,7 @@ async def _ask_again(actors: Actors) -> None:
         ("approve", actors.bob, {"job_hash": ""}),
     ):
         if "job_hash" in body:
-            body["job_hash"] = (await actors.stage.job(asked))["job_hash"]
+            body["job_hash"] = (await actors.api.job(asked))["job_hash"]
         seen = await actors.post(f"approvals/{asked}/{path}", by, body)
         assert seen.status == 200, seen.document
     late = await actors.post(f"approvals/{asked}/reject", actors.ada, {"reason": "late"})

@@ -12,7 +12,7 @@ async def test_a_second_commit_changes_nothing(actors: Actors) -> None:
     await actors.commit(result=1)
     again = await actors.commit(result=2)
     assert (again.status, again.document["result"]) == (200, 1)
-    assert (await actors.stage.events("a")).count("effect.committed") == 1
+    assert (await actors.api.events("a")).count("effect.committed") == 1
 
 
 async def test_a_safe_failure_lets_exactly_one_new_attempt_begin(actors: Actors) -> None:
@@ -26,7 +26,7 @@ async def test_a_failure_that_may_have_happened_is_ambiguous_at_once(actors: Act
     await actors.begin()
     assert (await actors.fail(safe=False)).document["state"] == "AMBIGUOUS"
     assert (await actors.begin()).word == "effect_ambiguous"
-    assert "effect.ambiguous" in await actors.stage.events("a")
+    assert "effect.ambiguous" in await actors.api.events("a")
 
 
 async def test_failing_is_unsafe_unless_said_otherwise(actors: Actors) -> None:
@@ -111,7 +111,7 @@ async def test_people_and_reconcilers_resolve_and_agents_do_not(actors: Actors) 
         assert (await actors.resolve("committed", action, by=by)).status == 200
     await actors.begin("c")
     await actors.fail("c", safe=False)
-    operator = await actors.stage.key("robot", "agent", "operate")
+    operator = await actors.api.key("robot", "agent", "operate")
     assert (await actors.resolve("committed", "c", by=operator)).word == "people_only"
     assert (await actors.resolve("committed", "c", by=actors.bot)).word == "forbidden"
 
@@ -133,7 +133,7 @@ async def test_a_large_result_is_kept_by_digest_and_read_whole(actors: Actors) -
     stored = committed.document["stored_result"]
     assert (committed.document["result"], stored["size"]) == (None, 100_002)
     assert stored["digest"].startswith("sha256:")
-    whole = await actors.stage.get(stored["pointer"])
+    whole = await actors.api.get(stored["pointer"])
     assert (whole["result"], whole["digest"]) == ("x" * 100_000, stored["digest"])
 
 
@@ -153,7 +153,7 @@ async def test_the_sweep_tells_of_an_attempt_once(actors: Actors) -> None:
     await actors.begin(ttl_seconds=5)
     await actors.pass_time(6)
     await actors.pass_time(6)
-    assert (await actors.stage.events("a")) == ["effect.begun", "effect.ambiguous"]
+    assert (await actors.api.events("a")) == ["effect.begun", "effect.ambiguous"]
 
 
 async def test_every_step_is_audited(actors: Actors) -> None:
@@ -162,7 +162,7 @@ async def test_every_step_is_audited(actors: Actors) -> None:
     await actors.fail(safe=False)
     await actors.begin(by=actors.other)
     await actors.resolve("committed")
-    assert await actors.stage.audit("a") == [
+    assert await actors.api.audit("a") == [
         ("effect_begin", "done"),
         ("effect_commit_refused", "EffectFenceStale"),
         ("effect_doubt", "done"),
@@ -175,11 +175,11 @@ async def test_effects_are_listed_newest_first_and_another_tenants_are_not_there
     for action in ("z", "a", "m"):
         await actors.begin(action)
     await actors.commit("a")
-    items = (await actors.stage.get("effects"))["items"]
+    items = (await actors.api.get("effects"))["items"]
     assert [item["action_id"] for item in items] == ["m", "a", "z"]
-    page = await actors.stage.get("effects?limit=2")
-    rest = await actors.stage.get(f"effects?cursor={page['next_cursor']}")
+    page = await actors.api.get("effects?limit=2")
+    rest = await actors.api.get(f"effects?cursor={page['next_cursor']}")
     assert [item["action_id"] for item in rest["items"]] == ["z"]
-    assert [i["action_id"] for i in (await actors.stage.get("effects?state=COMMITTED"))["items"]] == ["a"]
-    stranger = await actors.stage.key("eve", "agent", "submit,work", tenant="elsewhere")
+    assert [i["action_id"] for i in (await actors.api.get("effects?state=COMMITTED"))["items"]] == ["a"]
+    stranger = await actors.api.key("eve", "agent", "submit,work", tenant="elsewhere")
     assert (await actors.commit("z", by=stranger)).status == 404

@@ -96,14 +96,14 @@ async def test_an_attempt_that_contradicts_its_own_failure_puts_it_in_doubt(acto
     await actors.fail(safe=True)
     assert (await actors.commit(by=actors.other)).word == "fence_stale"
     assert (await actors.effect())["state"] == "FAILED"
-    actors.stage.clock.advance(60)
+    actors.api.clock.advance(60)
 
     assert (await actors.commit(result=1)).word == "fence_stale"
 
     effect = await actors.effect()
     assert (effect["state"], effect["doubt"]) == ("AMBIGUOUS", "contradicted")
-    assert (await actors.stage.audit("a"))[-1] == ("effect_doubt", "done")
-    assert (await actors.stage.events("a"))[-1] == "effect.ambiguous"
+    assert (await actors.api.audit("a"))[-1] == ("effect_doubt", "done")
+    assert (await actors.api.events("a"))[-1] == "effect.ambiguous"
     sides = (await actors.conflicts())[0]["competing"]
     assert (sides[0]["at"], sides[0]["what"]) == ("2030-01-01T00:00:00Z", "FAILED")
 
@@ -111,10 +111,10 @@ async def test_an_attempt_that_contradicts_its_own_failure_puts_it_in_doubt(acto
 async def test_a_late_commit_is_told_apart_in_the_audit(actors: Actors) -> None:
     for action, ttl in (("late", 5), ("timely", 90)):
         await actors.begin(action, ttl_seconds=ttl)
-    actors.stage.clock.advance(60)
+    actors.api.clock.advance(60)
     for action in ("late", "timely"):
         await actors.commit(action)
-    told = [(await actors.stage.get(f"audit?subject={action}"))["items"][0] for action in ("late", "timely")]
+    told = [(await actors.api.get(f"audit?subject={action}"))["items"][0] for action in ("late", "timely")]
     assert [entry["details"].get("late") for entry in told] == [True, None]
 
 
@@ -122,8 +122,8 @@ async def test_a_failure_is_audited_and_frees_its_lease(actors: Actors) -> None:
     lease = await actors.lease()
     await actors.begin(lease=lease_ref(lease))
     await actors.fail(safe=True)
-    assert (await actors.stage.audit("a"))[-1] == ("effect_fail", "done")
-    assert (await actors.stage.events("a"))[-1] == "effect.failed"
+    assert (await actors.api.audit("a"))[-1] == ("effect_fail", "done")
+    assert (await actors.api.events("a"))[-1] == "effect.failed"
     assert (await actors.target())["owner"]["state"] == "leased"
     assert await actors.conflicts() == []
 
@@ -141,12 +141,12 @@ async def test_a_lease_that_ran_out_is_not_brought_back_when_its_effects_end(act
     lease = await actors.lease(ttl_seconds=5)
     for action in ("a", "b"):
         await actors.begin(action, lease=lease_ref(lease), ttl_seconds=90)
-    actors.stage.clock.advance(60)
+    actors.api.clock.advance(60)
     for action in ("a", "b"):
         assert (await actors.commit(action)).document["state"] == "COMMITTED"
     await actors.commit("a")
 
-    shown = await actors.stage.get(f"leases/{lease['lease_id']}")
+    shown = await actors.api.get(f"leases/{lease['lease_id']}")
     outlived = await actors.conflicts(kind="lease_expired_with_result_pending")
 
     assert shown["state"] != "leased"
@@ -165,7 +165,7 @@ async def test_a_lease_that_waits_for_review_carries_nothing_out(actors: Actors)
 
 
 async def test_a_job_whose_target_has_no_version_is_carried_out_whatever_its_version(actors: Actors) -> None:
-    job = await actors.stage.submit(actors.bot, topic="free.a", target={"key": "doc:1"})
+    job = await actors.api.submit(actors.bot, topic="free.a", target={"key": "doc:1"})
     await actors.claim()
     await actors.touch("v2")
     assert (await actors.begin(by=actors.worker, job_id=job)).status == 201
@@ -199,7 +199,7 @@ async def test_who_may_say_what_became_of_an_effect(actors: Actors, kind: str, a
     for role in ("submit", "work", "review", "operate", "audit", "admin"):
         await actors.begin(role)
         await actors.fail(role, safe=False)
-        key = await actors.stage.key(f"{kind}-{role}", kind, role)
+        key = await actors.api.key(f"{kind}-{role}", kind, role)
         seen = await actors.resolve("committed", role, by=key)
         assert (seen.status == 200) is (role in allowed), (role, seen.document)
 
@@ -208,7 +208,7 @@ async def test_who_has_no_role_that_acts_settles_nothing(actors: Actors) -> None
     await actors.begin()
     ada = Caller(tenant="default", principal="ada")
     with pytest.raises(Forbidden):
-        await actors.stage.service.kernel.run(CommitEffect(caller=ada, action_id="a", fence=1))
+        await actors.api.service.kernel.run(CommitEffect(caller=ada, action_id="a", fence=1))
 
 
 async def test_who_changed_the_target_and_who_came_too_late_are_named(actors: Actors) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from interlock.rooms.events.model import EVENTS_TOPIC
-from tests.harness.in_process_api import ASK, open_stage
+from tests.harness.in_process_api import ASK, open_api
 
 
 async def test_whoever_waits_for_events_is_woken_by_one() -> None:
-    async with open_stage() as stage:
-        await stage.policy(ASK)
-        bot = await stage.agent()
-        with stage.service.kernel.wakes.subscribe(EVENTS_TOPIC) as heard:
-            await stage.propose(bot, {"amount": 1})
+    async with open_api() as api:
+        await api.policy(ASK)
+        bot = await api.agent()
+        with api.service.kernel.wakes.subscribe(EVENTS_TOPIC) as heard:
+            await api.propose(bot, {"amount": 1})
             assert await heard.wait(5)

@@ -1,4 +1,4 @@
-"""The stage these tests play on, and what they do with grants on it."""
+"""The API that these tests call, and what they do with grants on it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from interlock.kernel.ids import new_id
 from interlock.rooms.grants.model import GRANTS, Grant, SpendLimit, signed_bytes
 from interlock.rooms.grants.pins import pins_of
 from interlock.rooms.grants.signatures import fingerprint_of
-from tests.harness.in_process_api import Seen, Stage, open_stage
+from tests.harness.in_process_api import InProcessApi, Seen, open_api
 
 
 class Granting:
-    """A stage with a person who issues grants (ada) and an agent who claims them (bot)."""
+    """The API with a person who issues grants (ada) and an agent who claims them (bot)."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, api: InProcessApi) -> None:
+        self.api = api
         self.ada = ""
         self.bot = ""
 
     async def issue(self, task: str = "deploy", key: str | None = None, **fields: Any) -> Seen:
-        return await self.stage.call("POST", "grants", key or self.ada, {"task": task, **fields})
+        return await self.api.call("POST", "grants", key or self.ada, {"task": task, **fields})
 
     async def grant(self, task: str = "deploy", **fields: Any) -> str:
         """Issue a grant that must be issued; returns its id."""
@@ -39,25 +39,25 @@ class Granting:
         """Claim as bot, unless `key` says who; returns the answer's document."""
         body = {"task": task, "args": args or {}, "execution_id": execution or new_id("exec")}
         key = fields.pop("key", self.bot)
-        seen = await self.stage.call("POST", "grants/claim", key, {**body, **fields})
+        seen = await self.api.call("POST", "grants/claim", key, {**body, **fields})
         assert seen.status == 200, seen.document
         return seen.document
 
     async def read(self, grant: str) -> Any:
-        return await self.stage.get(f"grants/{grant}")
+        return await self.api.get(f"grants/{grant}")
 
     async def state(self, grant: str) -> str:
         """The state as stored."""
         return (await self.stored(grant)).state.value
 
     async def stored(self, grant: str) -> Grant:
-        found = await self.stage.service.store.get(GRANTS, "default", grant)
+        found = await self.api.service.store.get(GRANTS, "default", grant)
         assert found is not None
         return found
 
     async def refusals(self, subject: str) -> list[str]:
         """Why claims about something were refused, as the audit says, oldest first."""
-        items = (await self.stage.get(f"audit?subject={subject}"))["items"]
+        items = (await self.api.get(f"audit?subject={subject}"))["items"]
         return [item["details"]["why"] for item in reversed(items) if item["action"] == "grant_claim_refused"]
 
 
@@ -70,7 +70,7 @@ class Pen:
         self.fingerprint = fingerprint_of(self.public_key)
 
     def sign(
-        self, stage: Stage, *, approver: str = "ada", task: str = "deploy", **terms: Any
+        self, api: InProcessApi, *, approver: str = "ada", task: str = "deploy", **terms: Any
     ) -> dict[str, Any]:
         """The fields of a signed grant: an hour from now, once, without pins, unless `terms` say otherwise."""
         from datetime import timedelta
@@ -82,7 +82,7 @@ class Pen:
             "uses": 1,
             "standing": False,
             "nonce": new_id("gnt"),
-            "expires_at": stage.clock.now + timedelta(hours=1),
+            "expires_at": api.clock.now + timedelta(hours=1),
             **terms,
         }
         message = signed_bytes(
@@ -102,9 +102,9 @@ class Pen:
 @pytest.fixture
 async def granting() -> AsyncIterator[Granting]:
     """A service on an empty memory store with a virtual clock, a person and an agent."""
-    async with open_stage() as stage:
-        opened = Granting(stage)
-        opened.ada, opened.bot = await stage.person("ada"), await stage.agent("bot")
+    async with open_api() as api:
+        opened = Granting(api)
+        opened.ada, opened.bot = await api.person("ada"), await api.agent("bot")
         yield opened
 
 
@@ -119,4 +119,4 @@ async def pen(granting: Granting) -> Pen:
 async def register(granting: Granting, pen: Pen, person: str = "ada") -> Seen:
     """Register a key as the admin."""
     body = {"public_key": pen.public_key, "person": person}
-    return await granting.stage.call("POST", "signers", granting.stage.admin, body)
+    return await granting.api.call("POST", "signers", granting.api.admin, body)

@@ -36,18 +36,18 @@ async def test_two_claimants_on_two_grants_both_win_with_different_grants(granti
 
 async def test_a_crowd_with_a_grant_for_each_shares_its_commits(granting: Granting) -> None:
     grants = {await granting.grant() for _ in range(60)}
-    commits = await granting.stage.metric("interlock_batch_commands_count")
+    commits = await granting.api.metric("interlock_batch_commands_count")
 
     answers = await asyncio.gather(*(granting.claim() for _ in range(60)))
 
     assert {answer["grant_id"] for answer in answers} == grants
-    assert await granting.stage.metric("interlock_batch_commands_count") - commits <= 4
+    assert await granting.api.metric("interlock_batch_commands_count") - commits <= 4
 
 
 async def test_the_oldest_fitting_grant_is_used_first(granting: Granting) -> None:
     narrow = await granting.grant(pins={"env": "test"})
     oldest = await granting.grant()
-    granting.stage.clock.advance(1)
+    granting.api.clock.advance(1)
     await granting.grant()
 
     assert (await granting.claim({"env": "production"}))["grant_id"] == oldest
@@ -97,7 +97,7 @@ async def test_a_claimed_execution_is_not_a_permission_for_other_arguments(grant
 async def test_nobody_wins_by_naming_somebody_elses_execution(granting: Granting) -> None:
     grant = await granting.grant()
     await granting.claim({}, "run-7")
-    thief = await granting.stage.agent("thief")
+    thief = await granting.api.agent("thief")
 
     answer = await granting.claim({}, "run-7", key=thief)
 
@@ -205,7 +205,7 @@ async def test_a_claim_that_has_looked_at_as_many_as_it_may_says_that_there_are_
         looks_left=0,
     )
 
-    answer = await granting.stage.service.kernel.run(claim)
+    answer = await granting.api.service.kernel.run(claim)
 
     assert isinstance(answer, NotClaimed)
     assert answer.reason.count("must be exactly") == 5
@@ -215,7 +215,7 @@ async def test_a_claim_that_has_looked_at_as_many_as_it_may_says_that_there_are_
 async def test_a_claim_that_asks_for_a_group_takes_no_grant_of_somebody_outside_it(
     granting: Granting,
 ) -> None:
-    olga = await granting.stage.person("olga", groups=("ops", "finance"))
+    olga = await granting.api.person("olga", groups=("ops", "finance"))
     outside = await granting.grant()
 
     refused = await granting.claim(groups=["ops"])
@@ -230,7 +230,7 @@ async def test_a_claim_that_asks_for_a_group_takes_no_grant_of_somebody_outside_
 async def test_a_claimed_execution_stands_for_no_signature_and_no_group_that_its_claim_did_not_ask_for(
     granting: Granting,
 ) -> None:
-    olga = await granting.stage.person("olga", groups=("ops",))
+    olga = await granting.api.person("olga", groups=("ops",))
     await granting.issue(key=olga, uses=3)
     await granting.claim({}, "plain")
     narrow = await granting.claim({}, "narrow", groups=["ops"])
@@ -250,9 +250,9 @@ async def test_what_only_a_claim_made_before_permits_consumes_no_other_use(grant
     asked = {"task": "deploy", "args": {}, "execution_id": "run-7", "claimed_before": True}
     begun = {"request_hash": "h", "grant": asked}
 
-    early = await granting.stage.call("POST", "effects/a/begin", granting.bot, begun)
+    early = await granting.api.call("POST", "effects/a/begin", granting.bot, begun)
     await granting.claim({}, "run-7")
-    late = await granting.stage.call("POST", "effects/a/begin", granting.bot, begun)
+    late = await granting.api.call("POST", "effects/a/begin", granting.bot, begun)
 
     assert (early.status, early.document["reason"]) == (403, "execution_id run-7 has claimed nothing")
     assert late.status == 201
@@ -261,7 +261,7 @@ async def test_what_only_a_claim_made_before_permits_consumes_no_other_use(grant
 
 async def test_another_tenants_grant_is_as_absent_as_none(granting: Granting) -> None:
     grant = await granting.grant()
-    stranger = await granting.stage.agent("stranger", tenant="other")
+    stranger = await granting.api.agent("stranger", tenant="other")
 
     answer = await granting.claim(key=stranger, grant_id=grant)
 
@@ -272,7 +272,7 @@ async def test_another_tenants_grant_is_as_absent_as_none(granting: Granting) ->
 async def test_a_kept_answer_is_given_again_under_its_idempotency_key(granting: Granting) -> None:
     await granting.grant()
     body = {"task": "deploy", "execution_id": "run-7"}
-    call = granting.stage.call
+    call = granting.api.call
     first = await call("POST", "grants/claim", granting.bot, body, idempotency_key="k")
     again = await call("POST", "grants/claim", granting.bot, body, idempotency_key="k")
 

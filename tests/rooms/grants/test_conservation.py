@@ -18,9 +18,9 @@ async def test_uses_are_conserved_whatever_is_done_at_once(granting: Granting) -
         ]
         for _ in range(6):
             await asyncio.gather(*(_move(granting, grants, f"t{seed}", chance) for _ in range(12)))
-            granting.stage.clock.advance(chance.randint(0, 90))
+            granting.api.clock.advance(chance.randint(0, 90))
             if chance.random() < 0.5:
-                await granting.stage.sweep()
+                await granting.api.sweep()
             await _check(granting)
 
 
@@ -31,7 +31,7 @@ async def test_the_ledger_names_a_grant_whose_record_was_altered(granting: Grant
     await granting.claim()
     await forge(granting, grant, used=0)
 
-    ledger = await granting.stage.get("grants/ledger")
+    ledger = await granting.api.get("grants/ledger")
 
     assert ledger["uneven"] == [grant]
     assert ledger["issued"] != ledger["open"] + ledger["claimed"] + ledger["expired"] + ledger["revoked"]
@@ -41,10 +41,10 @@ async def _move(granting: Granting, grants: list[str], task: str, chance: random
     if chance.random() < 0.8:
         await granting.claim(task=task, execution=f"e{chance.randint(0, 40)}")
     else:
-        await granting.stage.call("POST", f"grants/{chance.choice(grants)}/revoke", granting.ada, {})
+        await granting.api.call("POST", f"grants/{chance.choice(grants)}/revoke", granting.ada, {})
 
 
 async def _check(granting: Granting) -> None:
-    ledger = await granting.stage.get("grants/ledger?limit=200")
+    ledger = await granting.api.get("grants/ledger?limit=200")
     assert ledger["uneven"] == []
     assert ledger["issued"] == ledger["open"] + ledger["claimed"] + ledger["expired"] + ledger["revoked"]

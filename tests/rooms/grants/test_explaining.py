@@ -22,7 +22,7 @@ NOW = datetime(2026, 11, 16, tzinfo=UTC)
 async def test_an_expired_grant_is_said_to_have_expired_and_when(granting: Granting) -> None:
     grant = await granting.grant(expires_in="1m")
     ended = (await granting.stored(grant)).expires_at
-    granting.stage.clock.advance(61)
+    granting.api.clock.advance(61)
 
     answer = await granting.claim()
 
@@ -35,7 +35,7 @@ async def test_spent_and_revoked_grants_are_told_apart_newest_first(granting: Gr
     spent = await granting.grant()
     await granting.claim()
     revoked = await granting.grant()
-    await granting.stage.call("POST", f"grants/{revoked}/revoke", granting.ada, {})
+    await granting.api.call("POST", f"grants/{revoked}/revoke", granting.ada, {})
 
     reason = (await granting.claim())["reason"]
 
@@ -55,7 +55,7 @@ async def test_a_task_that_nobody_ever_permitted_has_nothing_to_explain(granting
 
 async def test_however_many_there_were_three_are_named(granting: Granting) -> None:
     grants = [await granting.grant(expires_in="1m") for _ in range(9)]
-    granting.stage.clock.advance(61)
+    granting.api.clock.advance(61)
     reason = (await granting.claim())["reason"]
     assert [grant for grant in grants if grant in reason] == sorted(grants)[-3:]
 

@@ -49,12 +49,12 @@ async def test_an_execution_of_one_task_is_no_permission_for_another(granting: G
 async def test_a_task_and_an_execution_are_told_apart_however_their_names_meet(granting: Granting) -> None:
     await granting.grant("a", uses=2)
     await granting.grant("ab", uses=2)
-    await granting.claim({}, "bot-1", task="a", key=await granting.stage.agent("bbot"))
+    await granting.claim({}, "bot-1", task="a", key=await granting.api.agent("bbot"))
 
-    other = await granting.claim({}, "bot-1", task="ab", key=await granting.stage.agent("bot"))
+    other = await granting.claim({}, "bot-1", task="ab", key=await granting.api.agent("bot"))
 
     assert (other["claimed"], other["use"]) == (True, 1)
-    grants = (await granting.stage.get("grants"))["items"]
+    grants = (await granting.api.get("grants"))["items"]
     assert {grant["task"]: grant["used"] for grant in grants} == {"a": 1, "ab": 1}
 
 
@@ -64,7 +64,7 @@ async def test_a_later_use_has_a_higher_fence(granting: Granting) -> None:
 
 
 async def test_a_use_claimed_for_either_of_two_groups_stands_for_neither_alone(granting: Granting) -> None:
-    olga = await granting.stage.person("olga", groups=("ops",))
+    olga = await granting.api.person("olga", groups=("ops",))
     await granting.issue(key=olga)
     first = await granting.claim({}, "run-7", groups=["ops", "leads"])
     assert first["claimed"]
@@ -75,13 +75,13 @@ async def test_a_use_claimed_for_either_of_two_groups_stands_for_neither_alone(g
 
 
 async def test_what_was_signed_for_one_tenant_is_not_issued_in_another(granting: Granting, pen: Pen) -> None:
-    stage = granting.stage
-    ada, root = await stage.person("ada", tenant="other"), await stage.person("root", "admin", tenant="other")
+    api = granting.api
+    ada, root = await api.person("ada", tenant="other"), await api.person("root", "admin", tenant="other")
     key = {"public_key": pen.public_key, "person": "ada"}
-    assert (await stage.call("POST", "signers", root, key)).status == 201
+    assert (await api.call("POST", "signers", root, key)).status == 201
 
-    here = await granting.issue(key=ada, **pen.sign(stage))
-    there = await granting.issue(key=ada, **pen.sign(stage, tenant="other"))
+    here = await granting.issue(key=ada, **pen.sign(api))
+    there = await granting.issue(key=ada, **pen.sign(api, tenant="other"))
 
     assert (here.word, there.status) == ("bad_signature", 201)
 
@@ -89,31 +89,31 @@ async def test_what_was_signed_for_one_tenant_is_not_issued_in_another(granting:
 async def test_a_signed_grant_takes_no_unsigned_ones_place(granting: Granting, pen: Pen) -> None:
     grant = await granting.grant(uses=5)
 
-    seen = await granting.issue(**pen.sign(granting.stage, uses=5, nonce=grant))
+    seen = await granting.issue(**pen.sign(granting.api, uses=5, nonce=grant))
 
     assert (seen.status, seen.word) == (409, "conflict")
     assert (await granting.read(grant))["signed_by"] is None
 
 
 async def test_a_grant_lasts_a_year_and_a_day_at_most(granting: Granting) -> None:
-    year = granting.stage.clock.now + timedelta(days=366)
+    year = granting.api.clock.now + timedelta(days=366)
     assert (await granting.issue(expires_at=year.isoformat())).status == 201
     assert (await granting.issue(expires_at=(year + timedelta(seconds=1)).isoformat())).status == 400
 
 
 async def test_the_oldest_grant_is_used_first_whatever_its_name(granting: Granting, pen: Pen) -> None:
     oldest = await granting.grant()
-    granting.stage.clock.advance(1)
-    await granting.grant(**pen.sign(granting.stage, nonce="a-name-before-all-others"))
+    granting.api.clock.advance(1)
+    await granting.grant(**pen.sign(granting.api, nonce="a-name-before-all-others"))
 
     assert (await granting.claim())["grant_id"] == oldest
 
 
 async def test_revoking_a_grant_past_its_time_does_not_hide_that_it_expired(granting: Granting) -> None:
     grant = await granting.grant(expires_in="10m")
-    granting.stage.clock.advance(600)
+    granting.api.clock.advance(600)
 
-    late = await granting.stage.call("POST", f"grants/{grant}/revoke", granting.ada, {})
+    late = await granting.api.call("POST", f"grants/{grant}/revoke", granting.ada, {})
 
     assert (late.status, "is expired" in late.document["detail"]) == (409, True)
 
@@ -123,8 +123,8 @@ async def test_a_use_consumed_by_an_effect_permits_no_second_one(granting: Grant
     needed = {"task": "deploy", "args": {}, "execution_id": "run-7"}
     begin = {"request_hash": "h", "grant": needed}
 
-    first = await granting.stage.call("POST", "effects/a/begin", granting.bot, begin)
-    second = await granting.stage.call("POST", "effects/b/begin", granting.bot, begin)
+    first = await granting.api.call("POST", "effects/a/begin", granting.bot, begin)
+    second = await granting.api.call("POST", "effects/b/begin", granting.bot, begin)
 
     assert (first.status, second.word) == (201, "not_claimed")
     assert (await granting.read(grant))["used"] == 1
@@ -135,9 +135,9 @@ async def test_the_audit_names_the_request_of_a_claim_that_won_or_lost(granting:
     body = {"task": "deploy", "args": {}}
     for name in ("won", "lost"):
         sent = {**body, "execution_id": name, "grant_id": grant}
-        await granting.stage.call("POST", "grants/claim", granting.bot, sent, headers={"x-request-id": name})
+        await granting.api.call("POST", "grants/claim", granting.bot, sent, headers={"x-request-id": name})
 
-    lost, won = (await granting.stage.get(f"audit?subject={grant}"))["items"][:2]
+    lost, won = (await granting.api.get(f"audit?subject={grant}"))["items"][:2]
 
     assert (won["action"], won["request_id"]) == ("grant_claim", "won")
     assert (lost["action"], lost["outcome"], lost["request_id"]) == ("grant_claim_refused", "refused", "lost")

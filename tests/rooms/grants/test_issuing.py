@@ -12,16 +12,16 @@ from tests.rooms.grants.conftest import Granting
 
 @pytest.mark.parametrize("kind", ["agent", "worker", "service"])
 async def test_only_people_issue_grants_whatever_roles_others_have(granting: Granting, kind: str) -> None:
-    machine = await granting.stage.key("machine", kind, "review,admin,submit,operate")
+    machine = await granting.api.key("machine", kind, "review,admin,submit,operate")
 
     seen = await granting.issue(key=machine)
 
     assert (seen.status, seen.word) == (403, "people_only")
-    assert ("grant_issue_refused", "refused") in await granting.stage.audit("deploy")
+    assert ("grant_issue_refused", "refused") in await granting.api.audit("deploy")
 
 
 async def test_a_person_without_the_role_issues_nothing(granting: Granting) -> None:
-    submitter = await granting.stage.person("sub", "submit")
+    submitter = await granting.api.person("sub", "submit")
     assert (await granting.issue(key=submitter)).word == "forbidden"
 
 
@@ -81,11 +81,11 @@ async def test_a_refusal_says_in_which_field_the_fault_is(
 
 
 async def test_a_moment_with_an_offset_is_told_in_utc(granting: Granting) -> None:
-    ends = granting.stage.clock.now + timedelta(minutes=5)
+    ends = granting.api.clock.now + timedelta(minutes=5)
     local = ends.astimezone(timezone(timedelta(hours=2)))
 
     issued = (await granting.issue(expires_at=local.isoformat())).document
-    granting.stage.clock.advance(301)
+    granting.api.clock.advance(301)
 
     assert issued["expires_at"] == f"{ends:%Y-%m-%dT%H:%M:%S}Z"
     assert f"expired at {ends:%Y-%m-%dT%H:%M:%SZ}" in (await granting.claim())["reason"]
@@ -93,10 +93,10 @@ async def test_a_moment_with_an_offset_is_told_in_utc(granting: Granting) -> Non
 
 async def test_a_grant_past_its_time_is_expired_though_no_sweep_has_run(granting: Granting) -> None:
     grant = await granting.grant(expires_in="10m", uses=3)
-    granting.stage.clock.advance(599)
+    granting.api.clock.advance(599)
     assert (await granting.claim())["claimed"]
 
-    granting.stage.clock.advance(1)
+    granting.api.clock.advance(1)
     answer = await granting.claim(grant_id=grant)
 
     assert answer["reason"] == f"{grant}: state: it is expired"
@@ -107,12 +107,12 @@ async def test_a_grant_past_its_time_is_expired_though_no_sweep_has_run(granting
 async def test_a_sweep_marks_what_is_overdue_and_says_so(granting: Granting) -> None:
     grant = await granting.grant(expires_in="10m", uses=3)
     await granting.claim()
-    granting.stage.clock.advance(600)
+    granting.api.clock.advance(600)
 
-    await granting.stage.sweep()
+    await granting.api.sweep()
 
     assert await granting.state(grant) == "expired"
-    assert (await granting.stage.events(grant))[-1] == "grant.expired"
+    assert (await granting.api.events(grant))[-1] == "grant.expired"
     tally = (await granting.read(grant))["tally"]
     assert tally == {"issued": 3, "open": 0, "claimed": 1, "expired": 2, "revoked": 0}
 
@@ -121,7 +121,7 @@ async def test_revoking_ends_what_is_left_and_keeps_what_was_claimed(granting: G
     grant = await granting.grant(uses=3)
     won = await granting.claim({}, "run-7")
 
-    seen = await granting.stage.call("POST", f"grants/{grant}/revoke", granting.ada, {"reason": "enough"})
+    seen = await granting.api.call("POST", f"grants/{grant}/revoke", granting.ada, {"reason": "enough"})
 
     assert (seen.status, seen.document["state"], seen.document["revoked_by"]) == (200, "revoked", "ada")
     assert seen.document["tally"] == {"issued": 3, "open": 0, "claimed": 1, "expired": 0, "revoked": 2}
@@ -133,7 +133,7 @@ async def test_revoking_a_spent_grant_does_not_hide_that_it_was_spent(granting: 
     grant = await granting.grant()
     await granting.claim()
 
-    seen = await granting.stage.call("POST", f"grants/{grant}/revoke", granting.ada, {})
+    seen = await granting.api.call("POST", f"grants/{grant}/revoke", granting.ada, {})
 
     assert (seen.status, seen.word, seen.document["state"]) == (409, "not_actionable", "spent")
     after = await granting.read(grant)
@@ -142,12 +142,12 @@ async def test_revoking_a_spent_grant_does_not_hide_that_it_was_spent(granting: 
 
 async def test_revoking_twice_changes_nothing(granting: Granting) -> None:
     grant = await granting.grant()
-    call = granting.stage.call
+    call = granting.api.call
     first = await call("POST", f"grants/{grant}/revoke", granting.ada, {})
     again = await call("POST", f"grants/{grant}/revoke", granting.ada, {})
 
     assert (again.status, again.document) == (200, first.document)
-    assert (await granting.stage.events(grant)).count("grant.revoked") == 1
+    assert (await granting.api.events(grant)).count("grant.revoked") == 1
 
 
 async def test_grants_are_listed_by_task_and_by_state_as_the_clock_has_it(granting: Granting) -> None:
@@ -157,7 +157,7 @@ async def test_grants_are_listed_by_task_and_by_state_as_the_clock_has_it(granti
     other = await granting.grant("b")
 
     async def listed(query: str) -> set[str]:
-        return {item["id"] for item in (await granting.stage.get(f"grants?{query}"))["items"]}
+        return {item["id"] for item in (await granting.api.get(f"grants?{query}"))["items"]}
 
     assert await listed("limit=50") == {spent, opened, other}
     assert await listed("task=a") == {spent, opened}
@@ -168,8 +168,8 @@ async def test_grants_are_listed_by_task_and_by_state_as_the_clock_has_it(granti
 
 async def test_another_tenant_sees_none_of_it(granting: Granting) -> None:
     grant = await granting.grant()
-    stranger = await granting.stage.person("eve", "review,admin", tenant="other")
-    call = granting.stage.call
+    stranger = await granting.api.person("eve", "review,admin", tenant="other")
+    call = granting.api.call
 
     assert (await call("GET", f"grants/{grant}", stranger)).status == 404
     assert (await call("POST", f"grants/{grant}/revoke", stranger, {})).status == 404

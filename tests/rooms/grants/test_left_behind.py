@@ -22,15 +22,15 @@ PINS = {
 
 async def told(granting: Granting, subject: str) -> list[tuple[str, str, dict[str, Any]]]:
     """Action, actor and details of every audit entry about something, oldest first."""
-    entries = (await granting.stage.get(f"audit?subject={subject}"))["items"]
+    entries = (await granting.api.get(f"audit?subject={subject}"))["items"]
     return [(entry["action"], entry["actor"], entry["details"]) for entry in reversed(entries)]
 
 
 async def test_a_grants_life_is_audited_and_announced(granting: Granting) -> None:
     grant = await granting.grant(uses=2, reason="the release")
     use = await granting.claim({"env": "test"}, execution="e")
-    granting.stage.clock.advance(60)
-    revoked = await granting.stage.call("POST", f"grants/{grant}/revoke", granting.ada, {"reason": "enough"})
+    granting.api.clock.advance(60)
+    revoked = await granting.api.call("POST", f"grants/{grant}/revoke", granting.ada, {"reason": "enough"})
 
     args = (await told(granting, grant))[1][2]["args"]
     assert args.startswith("sha256:")
@@ -39,7 +39,7 @@ async def test_a_grants_life_is_audited_and_announced(granting: Granting) -> Non
         ("grant_claim", "bot", {"use": use["use"], "execution_id": "e", "args": args}),
         ("grant_revoke", "ada", {"reason": "enough", "claimed": 1}),
     ]
-    assert await granting.stage.events(grant) == ["grant.issued", "grant.claimed", "grant.revoked"]
+    assert await granting.api.events(grant) == ["grant.issued", "grant.claimed", "grant.revoked"]
     assert (revoked.document["reason"], revoked.document["revoked_by"]) == ("the release", "ada")
     assert revoked.document["revoked_at"] == "2030-01-01T00:01:00Z"
 
@@ -49,10 +49,10 @@ async def test_what_time_left_of_a_grant_and_what_came_too_late_are_audited(gran
     await granting.claim()
     spent = await granting.grant("other")
     await granting.claim(task="other")
-    granting.stage.clock.advance(600)
-    await granting.stage.sweep()
+    granting.api.clock.advance(600)
+    await granting.api.sweep()
 
-    late = await granting.stage.call("POST", f"grants/{spent}/revoke", granting.ada, {})
+    late = await granting.api.call("POST", f"grants/{spent}/revoke", granting.ada, {})
 
     assert late.status == 409
     assert (await told(granting, overdue))[-1] == ("grant_expire", "interlock", {"left": 2})
@@ -60,18 +60,18 @@ async def test_what_time_left_of_a_grant_and_what_came_too_late_are_audited(gran
 
 
 async def test_what_was_tried_with_signatures_is_audited(granting: Granting, pen: Pen) -> None:
-    stage, mark = granting.stage, pen.fingerprint
-    await stage.call("PUT", "grants/terms", stage.admin, {"signed_tasks": ["deploy"]})
-    signed = pen.sign(stage)
+    api, mark = granting.api, pen.fingerprint
+    await api.call("PUT", "grants/terms", api.admin, {"signed_tasks": ["deploy"]})
+    signed = pen.sign(api)
     await granting.issue()
     await granting.issue(**{**signed, "uses": 9})
     grant = await granting.grant(**signed)
-    changed = {**pen.sign(stage, uses=5, nonce=signed["nonce"])}
+    changed = {**pen.sign(api, uses=5, nonce=signed["nonce"])}
     assert (await granting.issue(**changed)).status == 409
     address = mark.replace("/", "%2F").replace("+", "%2B")
-    first = await stage.call("POST", f"signers/{address}/revoke", stage.admin, {})
-    stage.clock.advance(60)
-    again = await stage.call("POST", f"signers/{address}/revoke", stage.admin, {})
+    first = await api.call("POST", f"signers/{address}/revoke", api.admin, {})
+    api.clock.advance(60)
+    again = await api.call("POST", f"signers/{address}/revoke", api.admin, {})
 
     tried = [(action, actor) for action, actor, _ in await told(granting, "deploy")]
     assert tried == [("grant_issue_refused", "ada")] * 3

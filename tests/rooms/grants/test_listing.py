@@ -12,7 +12,7 @@ async def test_uses_are_listed_newest_first(granting: Granting) -> None:
     for number in range(1, 13):
         await granting.claim(execution=f"run-{number}")
 
-    listed = (await granting.stage.get(f"grants/{grant}/uses"))["items"]
+    listed = (await granting.api.get(f"grants/{grant}/uses"))["items"]
 
     assert [use["use"] for use in listed] == list(range(12, 0, -1))
     assert (await granting.read(grant))["claims"] == listed
@@ -25,7 +25,7 @@ async def test_pages_of_uses_go_on_where_they_ended_though_others_claim(granting
     seen: list[int] = []
     cursor = ""
     while cursor is not None:
-        page = await granting.stage.get(f"grants/{grant}/uses?limit=2&cursor={cursor}")
+        page = await granting.api.get(f"grants/{grant}/uses?limit=2&cursor={cursor}")
         seen += [use["use"] for use in page["items"]]
         cursor = page["next_cursor"]
         await granting.claim()
@@ -43,12 +43,12 @@ async def test_a_grant_shows_its_newest_uses(granting: Granting) -> None:
 async def test_signers_are_listed_newest_first(granting: Granting) -> None:
     pens = [Pen() for _ in range(5)]
     for number, pen in enumerate(pens):
-        granting.stage.clock.advance(1.5 if number % 2 else 0)
+        granting.api.clock.advance(1.5 if number % 2 else 0)
         await register(granting, pen)
     seen: list[tuple[str, str]] = []
     cursor = ""
     while cursor is not None:
-        page = await granting.stage.get(f"signers?limit=2&cursor={cursor}")
+        page = await granting.api.get(f"signers?limit=2&cursor={cursor}")
         seen += [(signer["added_at"], signer["fingerprint"]) for signer in page["items"]]
         cursor = page["next_cursor"]
 
@@ -62,5 +62,5 @@ async def test_signers_are_listed_newest_first(granting: Granting) -> None:
 async def test_a_cursor_of_another_list_is_refused(granting: Granting, place: str, cursor: str) -> None:
     grant = await granting.grant()
     path = place.replace("GRANT", grant)
-    seen = await granting.stage.call("GET", f"{path}?cursor={cursor}", granting.stage.admin)
+    seen = await granting.api.call("GET", f"{path}?cursor={cursor}", granting.api.admin)
     assert (seen.status, seen.word) == (400, "invalid_request")

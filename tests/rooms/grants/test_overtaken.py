@@ -25,14 +25,14 @@ CLAIM = ClaimGrant(
 
 
 async def load(granting: Granting, keys: Iterable[Key]) -> Any:
-    return {key: await granting.stage.service.store.get(key.kind, key.tenant, key.id) for key in keys}
+    return {key: await granting.api.service.store.get(key.kind, key.tenant, key.id) for key in keys}
 
 
 async def overtaken(granting: Granting, count: int) -> Any:
     """What becomes of a claim that saw the oldest `count` grants before others spent them."""
     member = Pending(CLAIM, cast("Any", None), now=0.0, budget=1.0, weight=0)
     batch = Batch("batch_1", [member], str)
-    (pick,), now = batch.reads().picks, granting.stage.clock.now
+    (pick,), now = batch.reads().picks, granting.api.clock.now
     seen = [await granting.stored(await granting.grant()) for _ in range(count)]
     first = await load(granting, (*batch.reads().own, *batch.reads().see))
     wanted = batch.more(Loaded(now, first, [(pick, seen)]))
@@ -50,7 +50,7 @@ async def test_a_claim_that_saw_as_many_as_it_asked_for_looks_behind_them(granti
 
     assert isinstance(further, LookFurther)
     behind = await granting.grant()
-    use = await granting.stage.service.kernel.run(further.claim)
+    use = await granting.api.service.kernel.run(further.claim)
     assert isinstance(use, GrantUse)
     assert use.grant_id == behind
 

@@ -18,20 +18,20 @@ async def forge(granting: Granting, grant: str, **changes: Any) -> None:
     row = GRANTS.row(forged)
     columns = ("tenant", "id", "version", "body", *GRANTS.columns)
     sets = ", ".join(f"{column} = ?" for column in columns)
-    store: Any = granting.stage.service.store
+    store: Any = granting.api.service.store
     store._mirror.execute(f"UPDATE grants SET {sets} WHERE id = ?", (*row, grant))
     store._bodies[GRANTS.key("default", grant)] = GRANTS.encode(forged)
 
 
 async def test_a_signed_grant_is_issued_and_claimed(granting: Granting, pen: Pen) -> None:
-    seen = await granting.issue(**pen.sign(granting.stage, pins={"env": "test"}, uses=2))
+    seen = await granting.issue(**pen.sign(granting.api, pins={"env": "test"}, uses=2))
 
     assert (seen.status, seen.document["signed_by"]) == (201, pen.fingerprint)
     assert (await granting.claim({"env": "test"}))["claimed"]
 
 
 async def test_one_signature_is_good_for_one_grant(granting: Granting, pen: Pen) -> None:
-    signed = pen.sign(granting.stage)
+    signed = pen.sign(granting.api)
     first = await granting.issue(**signed)
     again = await granting.issue(**signed)
     assert (await granting.claim())["claimed"]
@@ -53,7 +53,7 @@ async def test_one_signature_is_good_for_one_grant(granting: Granting, pen: Pen)
     ],
 )
 async def test_what_was_not_signed_is_not_issued(granting: Granting, pen: Pen, said: dict[str, Any]) -> None:
-    signed = pen.sign(granting.stage, pins={"env": "test"})
+    signed = pen.sign(granting.api, pins={"env": "test"})
 
     seen = await granting.issue(**{**signed, **said})
 
@@ -61,14 +61,14 @@ async def test_what_was_not_signed_is_not_issued(granting: Granting, pen: Pen, s
 
 
 async def test_a_key_signs_for_its_own_person_only(granting: Granting, pen: Pen) -> None:
-    eve = await granting.stage.person("eve")
+    eve = await granting.api.person("eve")
     for approver in ("ada", "eve"):
-        seen = await granting.issue(key=eve, **pen.sign(granting.stage, approver=approver))
+        seen = await granting.issue(key=eve, **pen.sign(granting.api, approver=approver))
         assert seen.word == "bad_signature"
 
 
 async def test_an_unregistered_key_signs_nothing(granting: Granting) -> None:
-    assert (await granting.issue(**Pen().sign(granting.stage))).word == "bad_signature"
+    assert (await granting.issue(**Pen().sign(granting.api))).word == "bad_signature"
 
 
 ALTERED: list[dict[str, Any]] = [
@@ -89,7 +89,7 @@ ALTERED: list[dict[str, Any]] = [
 async def test_an_altered_grant_cannot_be_claimed(
     granting: Granting, pen: Pen, altered: dict[str, Any]
 ) -> None:
-    grant = await granting.grant(**pen.sign(granting.stage, pins={"env": "test"}))
+    grant = await granting.grant(**pen.sign(granting.api, pins={"env": "test"}))
     await forge(granting, grant, **altered)
 
     answer = await granting.claim({"env": "test"}, grant_id=grant, task=altered.get("task", "deploy"))
@@ -114,16 +114,16 @@ async def test_an_unsigned_grant_whose_pin_was_emptied_fits_nothing_and_keeps_no
 
 
 async def test_a_later_expiry_cannot_be_written_into_a_signed_grant(granting: Granting, pen: Pen) -> None:
-    grant = await granting.grant(**pen.sign(granting.stage))
+    grant = await granting.grant(**pen.sign(granting.api))
     later = (await granting.stored(grant)).expires_at.replace(year=2031)
     await forge(granting, grant, expires_at=later)
-    granting.stage.clock.advance(7200)
+    granting.api.clock.advance(7200)
 
     assert "signature" in (await granting.claim(grant_id=grant))["reason"]
 
 
 async def test_a_copied_grant_cannot_be_claimed_under_another_id(granting: Granting, pen: Pen) -> None:
-    grant = await granting.grant(**pen.sign(granting.stage))
+    grant = await granting.grant(**pen.sign(granting.api))
     decoy = await granting.grant()
     original = await granting.stored(grant)
     await forge(
@@ -134,11 +134,11 @@ async def test_a_copied_grant_cannot_be_claimed_under_another_id(granting: Grant
 
 
 async def test_a_revoked_key_ends_what_is_left_of_its_grants(granting: Granting, pen: Pen) -> None:
-    grant = await granting.grant(**pen.sign(granting.stage, uses=2))
+    grant = await granting.grant(**pen.sign(granting.api, uses=2))
     assert (await granting.claim())["claimed"]
     path = f"signers/{pen.fingerprint.replace('/', '%2F').replace('+', '%2B')}/revoke"
 
-    seen = await granting.stage.call("POST", path, granting.stage.admin)
+    seen = await granting.api.call("POST", path, granting.api.admin)
 
     assert seen.document["revoked_at"] is not None
     assert "revoked" in (await granting.claim(grant_id=grant))["reason"]
@@ -152,35 +152,35 @@ async def test_where_signatures_are_required_an_unsigned_grant_is_never_claimabl
 ) -> None:
     before = await granting.grant("prod.deploy")
     other = await granting.grant("test.deploy")
-    admin = granting.stage.admin
-    await granting.stage.call("PUT", "grants/terms", admin, {"signed_tasks": ["prod.*"]})
+    admin = granting.api.admin
+    await granting.api.call("PUT", "grants/terms", admin, {"signed_tasks": ["prod.*"]})
 
     refused = await granting.claim(task="prod.deploy", grant_id=before)
 
     assert refused["reason"] == f"{before}: signature: this task needs a signed grant"
     assert (await granting.issue("prod.deploy")).word == "bad_signature"
     assert (await granting.claim(task="test.deploy"))["grant_id"] == other
-    await granting.grant(**pen.sign(granting.stage, task="prod.deploy"), task="prod.deploy")
+    await granting.grant(**pen.sign(granting.api, task="prod.deploy"), task="prod.deploy")
     assert (await granting.claim(task="prod.deploy"))["claimed"]
 
 
 async def test_a_claim_may_insist_on_a_signature(granting: Granting, pen: Pen) -> None:
     await granting.grant()
     assert "signed" in (await granting.claim(signed=True))["reason"]
-    signed = await granting.grant(**pen.sign(granting.stage))
+    signed = await granting.grant(**pen.sign(granting.api))
     assert (await granting.claim(signed=True))["grant_id"] == signed
 
 
 async def test_only_an_admin_registers_keys_and_only_for_people(granting: Granting) -> None:
     pen = Pen()
     body = {"public_key": pen.public_key, "person": "ada"}
-    assert (await granting.stage.call("POST", "signers", granting.ada, body)).word == "forbidden"
+    assert (await granting.api.call("POST", "signers", granting.ada, body)).word == "forbidden"
     assert (await register(granting, pen, "bot")).status == 404
     assert (await register(granting, pen, "nobody")).status == 404
 
 
 async def test_a_key_belongs_to_one_person(granting: Granting, pen: Pen) -> None:
-    await granting.stage.person("eve")
+    await granting.api.person("eve")
     assert (await register(granting, pen, "ada")).status == 201
     assert (await register(granting, pen, "eve")).status == 409
 

@@ -27,12 +27,12 @@ STRICTER = POLICY.replace(
 
 
 async def submit(granting: Granting, payload: Any, topic: str = "refund", key: str | None = None) -> Any:
-    seen = await granting.stage.propose(key or granting.bot, payload, topic)
+    seen = await granting.api.propose(key or granting.bot, payload, topic)
     return seen.document
 
 
 async def test_a_job_that_fits_a_standing_grant_is_released_without_a_person(granting: Granting) -> None:
-    await granting.stage.policy(POLICY)
+    await granting.api.policy(POLICY)
     grant = await granting.grant("refund", standing=True, uses=2, pins={"cents": {"max": 500}})
 
     job = await submit(granting, {"cents": 400})
@@ -42,19 +42,19 @@ async def test_a_job_that_fits_a_standing_grant_is_released_without_a_person(gra
         None,
         {"grant_id": grant, "use": 1, "groups": []},
     )
-    assert await granting.stage.events(job["id"]) == ["job.released"]
+    assert await granting.api.events(job["id"]) == ["job.released"]
     read = await granting.read(grant)
     assert [use["execution_id"] for use in read["claims"]] == [job["id"]]
-    assert ("grant_claim", "done") in await granting.stage.audit(grant)
+    assert ("grant_claim", "done") in await granting.api.audit(grant)
 
 
 async def test_a_worker_may_run_what_a_standing_grant_released(granting: Granting) -> None:
-    await granting.stage.policy(POLICY)
+    await granting.api.policy(POLICY)
     await granting.grant("refund", standing=True)
     job = await submit(granting, {})
-    worker = await granting.stage.key("w", "worker", "work")
+    worker = await granting.api.key("w", "worker", "work")
 
-    seen = await granting.stage.call("POST", "jobs/claim", worker, {"topics": ["refund"]})
+    seen = await granting.api.call("POST", "jobs/claim", worker, {"topics": ["refund"]})
 
     assert [held["id"] for held in seen.document["jobs"]] == [job["id"]]
 
@@ -62,16 +62,16 @@ async def test_a_worker_may_run_what_a_standing_grant_released(granting: Grantin
 async def test_what_a_standing_grant_released_waits_again_if_the_policy_asks_for_more(
     granting: Granting,
 ) -> None:
-    await granting.stage.policy(POLICY)
+    await granting.api.policy(POLICY)
     await granting.grant("refund", standing=True)
     job = await submit(granting, {})
-    await granting.stage.policy(STRICTER)
-    worker = await granting.stage.key("w", "worker", "work")
+    await granting.api.policy(STRICTER)
+    worker = await granting.api.key("w", "worker", "work")
 
-    seen = await granting.stage.call("POST", "jobs/claim", worker, {"topics": ["refund"]})
+    seen = await granting.api.call("POST", "jobs/claim", worker, {"topics": ["refund"]})
 
     assert seen.document["jobs"] == []
-    assert (await granting.stage.job(job["id"]))["state"] == "APPROVAL"
+    assert (await granting.api.job(job["id"]))["state"] == "APPROVAL"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ async def test_what_a_standing_grant_released_waits_again_if_the_policy_asks_for
 async def test_what_does_not_fit_waits_for_people_and_consumes_nothing(
     granting: Granting, topic: str, payload: Any
 ) -> None:
-    await granting.stage.policy(POLICY)
+    await granting.api.policy(POLICY)
     grant = await granting.grant(topic, standing=True, pins={"cents": {"max": 500}})
 
     job = await submit(granting, payload, topic)
@@ -91,8 +91,8 @@ async def test_what_does_not_fit_waits_for_people_and_consumes_nothing(
 
 
 async def test_a_grant_of_the_group_asked_for_counts(granting: Granting) -> None:
-    await granting.stage.policy(POLICY)
-    olga = await granting.stage.person("olga", groups=("ops",))
+    await granting.api.policy(POLICY)
+    olga = await granting.api.person("olga", groups=("ops",))
     await granting.issue("deploy", key=olga, standing=True)
     assert (await submit(granting, {}, "deploy"))["state"] == "PENDING"
 
@@ -100,7 +100,7 @@ async def test_a_grant_of_the_group_asked_for_counts(granting: Granting) -> None
 async def test_a_fitting_standing_grant_is_found_behind_many_for_other_repositories(
     granting: Granting,
 ) -> None:
-    await granting.stage.policy(POLICY)
+    await granting.api.policy(POLICY)
     for number in range(20):
         await granting.grant("refund", standing=True, pins={"repository": f"r{number}"})
 
@@ -110,18 +110,18 @@ async def test_a_fitting_standing_grant_is_found_behind_many_for_other_repositor
 
 
 async def test_nobody_releases_their_own_agents_jobs(granting: Granting) -> None:
-    await granting.stage.policy(POLICY)
-    own = await granting.stage.agent("own", owner="ada")
+    await granting.api.policy(POLICY)
+    own = await granting.api.agent("own", owner="ada")
     await granting.grant("refund", standing=True)
     assert (await submit(granting, {}, key=own))["state"] == "APPROVAL"
 
 
 async def test_nobody_releases_the_jobs_of_an_agent_whose_owner_became_theirs(granting: Granting) -> None:
-    stage = granting.stage
-    await stage.policy(POLICY)
-    await stage.person("ada-work")
-    own = await stage.agent("own", owner="ada-work")
-    assert (await stage.call("PUT", "principals/ada-work", stage.admin, {"owner": "ada"})).status == 200
+    api = granting.api
+    await api.policy(POLICY)
+    await api.person("ada-work")
+    own = await api.agent("own", owner="ada-work")
+    assert (await api.call("PUT", "principals/ada-work", api.admin, {"owner": "ada"})).status == 200
     await granting.grant("refund", standing=True)
     assert (await submit(granting, {}, key=own))["state"] == "APPROVAL"
 
@@ -129,10 +129,10 @@ async def test_nobody_releases_the_jobs_of_an_agent_whose_owner_became_theirs(gr
 async def test_nobody_releases_their_own_agents_jobs_through_what_an_owner_of_theirs_owns(
     granting: Granting,
 ) -> None:
-    stage = granting.stage
-    await stage.policy(POLICY)
-    own, laptop = await stage.agent("own", owner="ada"), await stage.person("laptop", owner="ada-work")
-    await stage.person("ada-work", owner="ada")
+    api = granting.api
+    await api.policy(POLICY)
+    own, laptop = await api.agent("own", owner="ada"), await api.person("laptop", owner="ada-work")
+    await api.person("ada-work", owner="ada")
     assert (await granting.issue("refund", key=laptop, standing=True)).status == 201
     assert (await submit(granting, {}, key=own))["state"] == "APPROVAL"
     assert (await submit(granting, {}))["state"] == "PENDING"
@@ -142,11 +142,11 @@ async def test_nobody_releases_their_own_agents_jobs_through_what_an_owner_of_th
 async def test_a_standing_grant_whose_approver_changed_hands_since_does_not_count(
     granting: Granting, before: str | None
 ) -> None:
-    stage = granting.stage
-    await stage.policy(POLICY)
-    laptop = await stage.person("laptop", owner=before)
+    api = granting.api
+    await api.policy(POLICY)
+    laptop = await api.person("laptop", owner=before)
     grant = (await granting.issue("refund", key=laptop, standing=True)).document["id"]
-    assert (await stage.call("PUT", "principals/laptop", stage.admin, {"owner": "zoe"})).status == 200
+    assert (await api.call("PUT", "principals/laptop", api.admin, {"owner": "zoe"})).status == 200
 
     assert (await submit(granting, {}))["state"] == "APPROVAL"
     assert (await granting.read(grant))["used"] == 0
@@ -155,15 +155,15 @@ async def test_a_standing_grant_whose_approver_changed_hands_since_does_not_coun
 async def test_where_the_rule_allows_it_somebodys_grant_releases_their_own_agents_jobs(
     granting: Granting,
 ) -> None:
-    await granting.stage.policy(POLICY)
-    own = await granting.stage.agent("own", owner="ada")
+    await granting.api.policy(POLICY)
+    own = await granting.api.agent("own", owner="ada")
     await granting.grant("tidy", standing=True)
     assert (await submit(granting, {}, "tidy", key=own))["state"] == "PENDING"
 
 
 async def test_a_grant_of_another_group_than_the_one_asked_for_does_not_count(granting: Granting) -> None:
-    await granting.stage.policy(POLICY)
-    sam = await granting.stage.person("sam", groups=("sales",))
+    await granting.api.policy(POLICY)
+    sam = await granting.api.person("sam", groups=("sales",))
     await granting.issue("deploy", key=sam, standing=True)
     assert (await submit(granting, {}, "deploy"))["state"] == "APPROVAL"
 
@@ -172,36 +172,36 @@ async def test_a_grant_of_another_group_than_the_one_asked_for_does_not_count(gr
 async def test_a_standing_grant_of_someone_who_may_no_longer_decide_does_not_count(
     granting: Granting, lost: str
 ) -> None:
-    stage = granting.stage
-    await stage.policy(POLICY)
-    eve = await stage.person("eve")
+    api = granting.api
+    await api.policy(POLICY)
+    eve = await api.person("eve")
     grant = (await granting.issue("refund", key=eve, standing=True)).document["id"]
     if lost == "role":
-        await stage.call("PUT", "principals/eve", stage.admin, {"roles": ["submit"]})
+        await api.call("PUT", "principals/eve", api.admin, {"roles": ["submit"]})
     else:
-        await stage.call("POST", f"api-keys/{eve.split('_')[1]}/revoke", stage.admin, {})
+        await api.call("POST", f"api-keys/{eve.split('_')[1]}/revoke", api.admin, {})
     if lost == "name":
-        assert (await stage.call("DELETE", "principals/eve", stage.admin)).status == 200
+        assert (await api.call("DELETE", "principals/eve", api.admin)).status == 200
 
     assert (await submit(granting, {}))["state"] == "APPROVAL"
     assert (await granting.read(grant))["used"] == 0
 
 
 async def test_who_has_no_vote_issues_no_standing_grant(granting: Granting) -> None:
-    admin = await granting.stage.person("root", "admin")
+    admin = await granting.api.person("root", "admin")
     assert (await granting.issue("refund", key=admin, standing=True)).word == "forbidden"
     assert (await granting.issue("refund", key=admin)).status == 201
 
 
 async def test_a_denied_job_stays_denied(granting: Granting) -> None:
-    await granting.stage.policy(POLICY)
+    await granting.api.policy(POLICY)
     grant = await granting.grant("wipe", standing=True)
     assert (await submit(granting, {}, "wipe"))["code"] == "policy_denied"
     assert (await granting.read(grant))["used"] == 0
 
 
 async def test_many_jobs_at_once_use_a_standing_grant_exactly_as_often_as_it_says(granting: Granting) -> None:
-    await granting.stage.policy(POLICY)
+    await granting.api.policy(POLICY)
     await granting.grant("refund", standing=True, uses=10, budget={"path": "cents", "total_max": 500})
 
     jobs = await asyncio.gather(*(submit(granting, {"cents": 60}) for _ in range(30)))
@@ -212,23 +212,23 @@ async def test_many_jobs_at_once_use_a_standing_grant_exactly_as_often_as_it_say
 
 
 async def test_a_standing_grant_is_not_for_claims_nor_another_for_jobs(granting: Granting) -> None:
-    await granting.stage.policy(POLICY)
+    await granting.api.policy(POLICY)
     standing = await granting.grant("refund", standing=True)
     assert "standing" in (await granting.claim(task="refund", grant_id=standing))["reason"]
     assert not (await granting.claim(task="refund"))["claimed"]
-    await granting.stage.call("POST", f"grants/{standing}/revoke", granting.ada, {})
+    await granting.api.call("POST", f"grants/{standing}/revoke", granting.ada, {})
     await granting.grant("refund")
     assert (await submit(granting, {}))["state"] == "APPROVAL"
 
 
 async def test_a_signed_standing_grant_is_held_to_its_signature(granting: Granting, pen: Pen) -> None:
-    await granting.stage.policy(POLICY)
-    await granting.stage.call("PUT", "grants/terms", granting.stage.admin, {"signed_tasks": ["refund"]})
-    await granting.grant(**pen.sign(granting.stage, task="refund", standing=True, uses=2), task="refund")
+    await granting.api.policy(POLICY)
+    await granting.api.call("PUT", "grants/terms", granting.api.admin, {"signed_tasks": ["refund"]})
+    await granting.grant(**pen.sign(granting.api, task="refund", standing=True, uses=2), task="refund")
 
     assert (await submit(granting, {}))["state"] == "PENDING"
     fingerprint = pen.fingerprint.replace("/", "%2F").replace("+", "%2B")
-    await granting.stage.call("POST", f"signers/{fingerprint}/revoke", granting.stage.admin)
+    await granting.api.call("POST", f"signers/{fingerprint}/revoke", granting.api.admin)
     assert (await submit(granting, {}))["state"] == "APPROVAL"
 
 
@@ -244,8 +244,8 @@ async def test_a_signed_standing_grant_is_held_to_its_signature(granting: Granti
 async def test_a_standing_grant_that_fails_its_signature_stays_open_and_is_told_in_the_audit(
     granting: Granting, pen: Pen, forged: dict[str, Any], why: str
 ) -> None:
-    await granting.stage.policy(POLICY)
-    signed = pen.sign(granting.stage, task="refund", standing=True, pins={"cents": 1})
+    await granting.api.policy(POLICY)
+    signed = pen.sign(granting.api, task="refund", standing=True, pins={"cents": 1})
     grant = await granting.grant(**signed, task="refund")
     await forge(granting, grant, **forged)
 
@@ -260,15 +260,15 @@ async def test_a_standing_grant_that_fails_its_signature_stays_open_and_is_told_
 async def test_a_revoked_signer_is_told_once_a_submit_and_never_where_pins_do_not_match(
     granting: Granting, pen: Pen
 ) -> None:
-    await granting.stage.policy(POLICY)
+    await granting.api.policy(POLICY)
     fits, other = [
         await granting.grant(
-            **pen.sign(granting.stage, task="refund", standing=True, pins={"cents": cents}), task="refund"
+            **pen.sign(granting.api, task="refund", standing=True, pins={"cents": cents}), task="refund"
         )
         for cents in (1, 2)
     ]
     fingerprint = pen.fingerprint.replace("/", "%2F").replace("+", "%2B")
-    await granting.stage.call("POST", f"signers/{fingerprint}/revoke", granting.stage.admin)
+    await granting.api.call("POST", f"signers/{fingerprint}/revoke", granting.api.admin)
 
     await submit(granting, {"cents": 1})
 
@@ -277,9 +277,9 @@ async def test_a_revoked_signer_is_told_once_a_submit_and_never_where_pins_do_no
 
 
 async def test_a_submit_tells_of_five_broken_signatures_at_most(granting: Granting) -> None:
-    await granting.stage.policy(POLICY)
+    await granting.api.policy(POLICY)
     grants = [await granting.grant("refund", standing=True) for _ in range(7)]
-    await granting.stage.call("PUT", "grants/terms", granting.stage.admin, {"signed_tasks": ["refund"]})
+    await granting.api.call("PUT", "grants/terms", granting.api.admin, {"signed_tasks": ["refund"]})
 
     assert (await submit(granting, {}))["state"] == "APPROVAL"
 
@@ -287,5 +287,5 @@ async def test_a_submit_tells_of_five_broken_signatures_at_most(granting: Granti
 
 
 async def refused_claims(granting: Granting, grant: str) -> list[Any]:
-    items = (await granting.stage.get(f"audit?subject={grant}"))["items"]
+    items = (await granting.api.get(f"audit?subject={grant}"))["items"]
     return [item for item in items if item["action"] == "grant_claim_refused"]

@@ -21,8 +21,8 @@ async def statuses(granting: Granting, path: str, body: Any, method: str = "POST
     """What a person with each role alone is answered."""
     answers: dict[str, int] = {}
     for role in ("submit", "work", "review", "operate", "audit", "admin"):
-        key = await granting.stage.person(f"only-{role}", role)
-        answers[role] = (await granting.stage.call(method, path, key, body)).status
+        key = await granting.api.person(f"only-{role}", role)
+        answers[role] = (await granting.api.call(method, path, key, body)).status
     return answers
 
 
@@ -59,7 +59,7 @@ async def test_only_an_admin_says_which_tasks_need_a_signature_or_which_keys_sig
 
 async def test_a_task_needs_a_signature_if_any_pattern_names_it(granting: Granting) -> None:
     terms = {"signed_tasks": ["wipe.*", "deploy"]}
-    assert (await granting.stage.call("PUT", "grants/terms", granting.stage.admin, terms)).status == 200
+    assert (await granting.api.call("PUT", "grants/terms", granting.api.admin, terms)).status == 200
     assert (await granting.issue("deploy")).word == "bad_signature"
     assert (await granting.issue("wipe.all")).word == "bad_signature"
     assert (await granting.issue("read")).status == 201
@@ -75,18 +75,18 @@ async def test_a_repeat_that_names_the_grant_it_used_gets_the_same_use(granting:
 async def test_a_repeat_that_insists_on_the_signature_it_had_gets_the_same_use(
     granting: Granting, pen: Pen
 ) -> None:
-    await granting.grant(**pen.sign(granting.stage))
+    await granting.grant(**pen.sign(granting.api))
     first = await granting.claim(execution="e")
     assert first["claimed"]
     assert await granting.claim(execution="e", signed=True) == first
 
 
 async def test_a_group_is_asked_of_whoever_issued_the_grant(granting: Granting) -> None:
-    sam, zoe = await granting.stage.person("sam", groups=("sales",)), await granting.stage.person("zoe")
+    sam, zoe = await granting.api.person("sam", groups=("sales",)), await granting.api.person("zoe")
     await granting.issue(key=sam)
     await granting.issue(key=zoe)
-    await granting.stage.call("POST", f"api-keys/{zoe.split('_')[1]}/revoke", granting.stage.admin, {})
-    assert (await granting.stage.call("DELETE", "principals/zoe", granting.stage.admin)).status == 200
+    await granting.api.call("POST", f"api-keys/{zoe.split('_')[1]}/revoke", granting.api.admin, {})
+    assert (await granting.api.call("DELETE", "principals/zoe", granting.api.admin)).status == 200
 
     refused = await granting.claim(groups=["ops"])
 
@@ -96,9 +96,9 @@ async def test_a_group_is_asked_of_whoever_issued_the_grant(granting: Granting) 
 
 
 async def test_a_grant_issued_in_the_same_batch_is_for_its_own_tenant_alone(granting: Granting) -> None:
-    await granting.stage.agent("bot", tenant="other")
+    await granting.api.agent("bot", tenant="other")
     issue = IssueGrant(caller=Caller(tenant="default", principal="ada"), grant_id="gnt_1", task="deploy")
-    run = granting.stage.service.kernel.run
+    run = granting.api.service.kernel.run
 
     _, theirs, ours = await asyncio.gather(
         run(issue), run(claim_by("bot", tenant="other")), run(claim_by("bot"))
@@ -109,7 +109,7 @@ async def test_a_grant_issued_in_the_same_batch_is_for_its_own_tenant_alone(gran
 
 
 async def test_the_commands_check_the_roles_themselves(granting: Granting) -> None:
-    run, ada = granting.stage.service.kernel.run, Caller(tenant="default", principal="ada")
+    run, ada = granting.api.service.kernel.run, Caller(tenant="default", principal="ada")
     for command in (claim_by("ada"), SetGrantTerms(caller=ada, signed_tasks=())):
         with pytest.raises(Forbidden):
             await run(command)
@@ -121,15 +121,15 @@ async def test_what_became_of_the_uses_stays_so_when_the_time_is_up(granting: Gr
     }
     for task in ("open", "spent", "spent", "revoked"):
         await granting.claim(task=task)
-    await granting.stage.call("POST", f"grants/{ends['revoked']}/revoke", granting.ada, {})
+    await granting.api.call("POST", f"grants/{ends['revoked']}/revoke", granting.ada, {})
 
     async def tallies() -> dict[str, dict[str, int]]:
-        now = granting.stage.clock.now
+        now = granting.api.clock.now
         found = {name: (await granting.stored(grant)).tally(now) for name, grant in ends.items()}
         return {name: {what: n for what, n in tally.items() if n} for name, tally in found.items()}
 
     before = await tallies()
-    granting.stage.clock.advance(600)
+    granting.api.clock.advance(600)
 
     assert before == {
         "open": {"issued": 2, "open": 1, "claimed": 1},
@@ -143,7 +143,7 @@ async def test_a_look_through_grants_that_do_not_fit_comes_to_an_end(granting: G
     for _ in range(8):
         await granting.grant(pins={"env": "test"})
     claim = msgspec.structs.replace(claim_by("bot"), looks_left=1)
-    kernel = granting.stage.service.kernel
+    kernel = granting.api.service.kernel
     with pytest.raises(LookFurther) as further:
         await kernel.run(claim)
     last = msgspec.structs.replace(claim, looks_left=further.value.claim.looks_left)

@@ -26,19 +26,19 @@ from interlock.rooms.identity.rules import (
     SetPrincipal,
     caller_reads,
 )
-from tests.harness.in_process_api import Stage
+from tests.harness.in_process_api import InProcessApi
 
 TENANT = "default"
 
 
-class Office:
+class KeyIssuer:
     """Issues keys on the store itself, as an operator does, and shows what is stored."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.run = stage.service.kernel.run
+    def __init__(self, api: InProcessApi) -> None:
+        self.api = api
+        self.run = api.service.kernel.run
 
-    async def hire(
+    async def issue(
         self, name: str, *roles: Role, kind: PrincipalKind = PrincipalKind.PERSON, **given: Any
     ) -> Caller:
         """A principal with a key called after it."""
@@ -49,12 +49,12 @@ class Office:
         return Caller(tenant=TENANT, principal=name, key_id=key_id, key_digest=digest)
 
     async def principal(self, name: str) -> Principal:
-        found = await self.stage.service.store.get(PRINCIPALS, TENANT, name)
+        found = await self.api.service.store.get(PRINCIPALS, TENANT, name)
         assert found is not None
         return found
 
     async def key(self, name: str) -> ApiKey | None:
-        return await self.stage.service.store.get(API_KEYS, TENANT, f"key-{name}")
+        return await self.api.service.store.get(API_KEYS, TENANT, f"key-{name}")
 
     async def is_live(self, name: str) -> bool:
         key = await self.key(name)
@@ -62,8 +62,8 @@ class Office:
 
 
 @pytest.fixture
-def office(stage: Stage) -> Office:
-    return Office(stage)
+def issuer(api: InProcessApi) -> KeyIssuer:
+    return KeyIssuer(api)
 
 
 def changes_by(caller: Caller) -> list[Command[Any]]:
@@ -85,25 +85,25 @@ def changes_by(caller: Caller) -> list[Command[Any]]:
     ]
 
 
-async def test_every_change_asks_for_an_admin_when_it_is_decided(office: Office) -> None:
-    await office.hire("bot", Role.SUBMIT, kind=PrincipalKind.AGENT)
-    eve = await office.hire("eve", Role.SUBMIT, Role.WORK, Role.REVIEW, Role.OPERATE, Role.AUDIT)
-    before = await office.principal("bot")
+async def test_every_change_asks_for_an_admin_when_it_is_decided(issuer: KeyIssuer) -> None:
+    await issuer.issue("bot", Role.SUBMIT, kind=PrincipalKind.AGENT)
+    eve = await issuer.issue("eve", Role.SUBMIT, Role.WORK, Role.REVIEW, Role.OPERATE, Role.AUDIT)
+    before = await issuer.principal("bot")
 
     for change in changes_by(eve):
         with pytest.raises(Forbidden, match="'admin'"):
-            await office.run(change)
+            await issuer.run(change)
 
-    assert await office.principal("bot") == before
-    assert await office.key("forged") is None
-    assert await office.is_live("bot")
+    assert await issuer.principal("bot") == before
+    assert await issuer.key("forged") is None
+    assert await issuer.is_live("bot")
 
 
-async def test_every_change_is_refused_to_a_revoked_a_wrong_and_an_unknown_key(office: Office) -> None:
-    await office.hire("bot", Role.SUBMIT, kind=PrincipalKind.AGENT)
-    ada = await office.hire("ada", Role.ADMIN)
-    gone = await office.hire("gone", Role.ADMIN)
-    await office.run(RevokeKey(tenant=TENANT, key_id="key-gone", principal="gone", by=ada))
+async def test_every_change_is_refused_to_a_revoked_a_wrong_and_an_unknown_key(issuer: KeyIssuer) -> None:
+    await issuer.issue("bot", Role.SUBMIT, kind=PrincipalKind.AGENT)
+    ada = await issuer.issue("ada", Role.ADMIN)
+    gone = await issuer.issue("gone", Role.ADMIN)
+    await issuer.run(RevokeKey(tenant=TENANT, key_id="key-gone", principal="gone", by=ada))
     wrong = Caller(tenant=TENANT, principal="ada", key_id="key-ada", key_digest="b" * 64)
     unknown = Caller(tenant=TENANT, principal="ada", key_id="key-none", key_digest="0" * 64)
     nobody = Caller(tenant=TENANT, principal="nobody")
@@ -111,10 +111,10 @@ async def test_every_change_is_refused_to_a_revoked_a_wrong_and_an_unknown_key(o
     for caller in (gone, wrong, unknown, nobody):
         for change in changes_by(caller):
             with pytest.raises(Unauthenticated):
-                await office.run(change)
+                await issuer.run(change)
 
     for change in changes_by(ada)[:3]:
-        await office.run(change)
+        await issuer.run(change)
 
 
 def test_calls_of_one_caller_do_not_wait_for_each_other() -> None:
@@ -126,21 +126,21 @@ def test_calls_of_one_caller_do_not_wait_for_each_other() -> None:
     assert trusted.see == (PRINCIPALS.key(TENANT, "ada"),)
 
 
-async def test_a_key_is_revoked_under_its_own_principal_only(office: Office) -> None:
-    await office.hire("ada")
-    await office.hire("eve")
+async def test_a_key_is_revoked_under_its_own_principal_only(issuer: KeyIssuer) -> None:
+    await issuer.issue("ada")
+    await issuer.issue("eve")
 
     for key_id, principal in (("key-none", "ada"), ("key-ada", "nobody"), ("key-ada", "eve")):
         with pytest.raises(NotFound, match=f"no key '{key_id}'"):
-            await office.run(RevokeKey(tenant=TENANT, key_id=key_id, principal=principal))
+            await issuer.run(RevokeKey(tenant=TENANT, key_id=key_id, principal=principal))
 
-    assert await office.is_live("ada")
-    assert (await office.principal("eve")).keys_live == 1
+    assert await issuer.is_live("ada")
+    assert (await issuer.principal("eve")).keys_live == 1
 
 
-async def test_whoever_has_a_key_left_can_act_and_whoever_has_none_cannot(office: Office) -> None:
-    await office.hire("ada")
-    await office.run(
+async def test_whoever_has_a_key_left_can_act_and_whoever_has_none_cannot(issuer: KeyIssuer) -> None:
+    await issuer.issue("ada")
+    await issuer.run(
         IssueKey(
             tenant=TENANT, name="ada", kind=PrincipalKind.PERSON, roles=(), key_id="key-two", digest="2" * 64
         )
@@ -148,67 +148,67 @@ async def test_whoever_has_a_key_left_can_act_and_whoever_has_none_cannot(office
 
     left: list[tuple[int, bool]] = []
     for key_id in ("key-ada", "key-ada", "key-two"):
-        await office.run(RevokeKey(tenant=TENANT, key_id=key_id, principal="ada"))
-        ada = await office.principal("ada")
+        await issuer.run(RevokeKey(tenant=TENANT, key_id=key_id, principal="ada"))
+        ada = await issuer.principal("ada")
         left.append((ada.keys_live, ada.can_act))
 
     assert left == [(1, True), (1, True), (0, False)]
 
 
 async def test_an_owner_stands_for_the_person_behind_it_and_stays_until_another_is_named(
-    office: Office,
+    issuer: KeyIssuer,
 ) -> None:
-    await office.hire("ada")
-    await office.hire("bob")
-    await office.hire("first", kind=PrincipalKind.AGENT, owner="ada")
-    await office.hire("second", kind=PrincipalKind.AGENT, owner="first")
+    await issuer.issue("ada")
+    await issuer.issue("bob")
+    await issuer.issue("first", kind=PrincipalKind.AGENT, owner="ada")
+    await issuer.issue("second", kind=PrincipalKind.AGENT, owner="first")
 
     async def owner() -> str | None:
-        return (await office.principal("second")).person
+        return (await issuer.principal("second")).person
 
     assert await owner() == "ada"
-    await office.hire("second", kind=PrincipalKind.AGENT)
-    await office.run(SetPrincipal(tenant=TENANT, name="second", roles=()))
+    await issuer.issue("second", kind=PrincipalKind.AGENT)
+    await issuer.run(SetPrincipal(tenant=TENANT, name="second", roles=()))
     assert await owner() == "ada"
-    await office.run(SetPrincipal(tenant=TENANT, name="second", owner="bob"))
+    await issuer.run(SetPrincipal(tenant=TENANT, name="second", owner="bob"))
     assert await owner() == "bob"
-    await office.run(SetPrincipal(tenant=TENANT, name="second", owner="first"))
+    await issuer.run(SetPrincipal(tenant=TENANT, name="second", owner="first"))
     assert await owner() == "ada"
-    await office.run(SetPrincipal(tenant=TENANT, name="second", owner="somebody outside"))
+    await issuer.run(SetPrincipal(tenant=TENANT, name="second", owner="somebody outside"))
     assert await owner() == "somebody outside"
 
 
-async def test_what_is_not_named_stays_and_the_audit_has_all_of_it(office: Office) -> None:
-    await office.hire("ada", Role.REVIEW, groups=("finance",), owner="bob")
+async def test_what_is_not_named_stays_and_the_audit_has_all_of_it(issuer: KeyIssuer) -> None:
+    await issuer.issue("ada", Role.REVIEW, groups=("finance",), owner="bob")
 
-    await office.run(SetPrincipal(tenant=TENANT, name="ada", groups=("ops",)))
+    await issuer.run(SetPrincipal(tenant=TENANT, name="ada", groups=("ops",)))
 
-    ada = await office.principal("ada")
+    ada = await issuer.principal("ada")
     assert (ada.roles, ada.groups, ada.owner) == ((Role.REVIEW,), ("ops",), "bob")
-    (entry, _) = (await office.stage.get("audit?subject=ada"))["items"]
+    (entry, _) = (await issuer.api.get("audit?subject=ada"))["items"]
     expected = {"roles": ["review"], "groups": ["ops"], "owner": "bob", "keys_live": 1}
     assert (entry["action"], entry["actor"], entry["details"]) == ("principal_set", "operator", expected)
 
 
-async def test_the_owner_of_an_embedded_store_is_made_once_and_cannot_be_removed(office: Office) -> None:
+async def test_the_owner_of_an_embedded_store_is_made_once_and_cannot_be_removed(issuer: KeyIssuer) -> None:
     local = EnsureLocalPerson(tenant=TENANT, name="local:ada")
-    await office.run(local)
-    await office.run(SetPrincipal(tenant=TENANT, name="local:ada", roles=(Role.AUDIT,)))
+    await issuer.run(local)
+    await issuer.run(SetPrincipal(tenant=TENANT, name="local:ada", roles=(Role.AUDIT,)))
 
-    assert (await office.run(local)).roles == (Role.AUDIT,)
+    assert (await issuer.run(local)).roles == (Role.AUDIT,)
     with pytest.raises(NotFound, match="no principal 'local:ada'"):
-        await office.run(RemovePrincipal(tenant=TENANT, name="local:ada"))
+        await issuer.run(RemovePrincipal(tenant=TENANT, name="local:ada"))
     with pytest.raises(NotFound, match="no principal 'nobody'"):
-        await office.run(SetPrincipal(tenant=TENANT, name="nobody", roles=()))
+        await issuer.run(SetPrincipal(tenant=TENANT, name="nobody", roles=()))
 
 
-async def test_an_empty_store_gets_one_first_key_whoever_is_quicker(office: Office) -> None:
+async def test_an_empty_store_gets_one_first_key_whoever_is_quicker(issuer: KeyIssuer) -> None:
     first, second = (
         BootstrapAdmin(tenant=TENANT, roles=(Role.ADMIN,), key_id=f"key-{name}", digest=name * 64)
         for name in "ab"
     )
 
-    assert (await office.run(first)) is not None
-    assert (await office.run(second)) is None
-    assert (await office.principal("admin")).keys_live == 1
-    assert await office.key("b") is None
+    assert (await issuer.run(first)) is not None
+    assert (await issuer.run(second)) is None
+    assert (await issuer.principal("admin")).keys_live == 1
+    assert await issuer.key("b") is None

@@ -17,7 +17,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.refusal import Refusal
 from interlock.rooms.identity.model import Caller
 from interlock.store.catalogue import ROOMS
-from tests.harness.in_process_api import ASK, open_stage
+from tests.harness.in_process_api import ASK, open_api
 
 # Whoever has the ticket, which nobody else was told, gives up the place that it stands for.
 BY_TICKET = {"LeaveLine", "LeaveLeaseLine"}
@@ -86,10 +86,10 @@ async def refusal_of(run: Any, command: Any) -> str:
 @pytest.mark.parametrize("who", ["nobody-knows-me", "may-do-nothing"])
 async def test_every_command_refuses_whoever_may_not_send_it(who: str) -> None:
     caller = Caller(tenant="default", principal=who)
-    async with open_stage() as stage:
-        await stage.policy(ASK)
-        await stage.person("may-do-nothing", "")
-        job, run = await stage.submit(await stage.agent()), stage.service.kernel.run
+    async with open_api() as api:
+        await api.policy(ASK)
+        await api.person("may-do-nothing", "")
+        job, run = await api.submit(await api.agent()), api.service.kernel.run
         answers = {
             name: await refusal_of(run, filled(command, caller=caller, job_id=job, submitter="bot"))
             for name, command in commands().items()

@@ -12,7 +12,7 @@ from interlock.service.operator import bootstrap
 from interlock.service.service import Service
 from interlock.service.settings import settings_from
 from interlock.store.sqlite import SqliteStore
-from tests.harness.in_process_api import ASK, Stage, open_stage
+from tests.harness.in_process_api import ASK, InProcessApi, open_api
 
 
 def public_id(key: str) -> str:
@@ -20,21 +20,21 @@ def public_id(key: str) -> str:
 
 
 async def test_a_database_file_holds_no_key_but_its_digest(tmp_path: Path) -> None:
-    async with open_stage(SqliteStore(tmp_path / "interlock.db")) as stage:
-        await stage.policy(ASK)
-        bot, ada = await stage.agent(), await stage.person("ada")
-        made = await stage.call(
+    async with open_api(SqliteStore(tmp_path / "interlock.db")) as api:
+        await api.policy(ASK)
+        bot, ada = await api.agent(), await api.person("ada")
+        made = await api.call(
             "POST",
             "principals/eve/keys",
-            stage.admin,
+            api.admin,
             {"kind": "person", "roles": ["review"]},
             idempotency_key="k",
         )
         eve = made.document["key"]
-        job = await stage.submit(bot, idempotency_key="s1")
-        await stage.approve(job, ada)
-        assert (await stage.get("principals/me", eve))["name"] == "eve"
-        keys = [stage.admin, bot, ada, eve]
+        job = await api.submit(bot, idempotency_key="s1")
+        await api.approve(job, ada)
+        assert (await api.get("principals/me", eve))["name"] == "eve"
+        keys = [api.admin, bot, ada, eve]
 
     stored = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     for key in keys:
@@ -43,13 +43,13 @@ async def test_a_database_file_holds_no_key_but_its_digest(tmp_path: Path) -> No
         assert digest_of(key).encode() in stored
 
 
-async def test_a_revoked_key_is_unknown_from_the_next_request_on(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot)
-    await stage.get(f"approvals/{job}", ada)
+async def test_a_revoked_key_is_unknown_from_the_next_request_on(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot)
+    await api.get(f"approvals/{job}", ada)
 
-    revoked = await stage.call("POST", f"api-keys/{public_id(ada)}/revoke", stage.admin, {})
+    revoked = await api.call("POST", f"api-keys/{public_id(ada)}/revoke", api.admin, {})
 
     assert revoked.status == 200
     for method, path in (
@@ -57,59 +57,59 @@ async def test_a_revoked_key_is_unknown_from_the_next_request_on(stage: Stage) -
         ("POST", f"approvals/{job}/approve"),
         ("POST", "policy/evaluate"),
     ):
-        seen = await stage.call(method, path, ada, None if method == "GET" else {})
+        seen = await api.call(method, path, ada, None if method == "GET" else {})
         assert (seen.status, seen.word) == (401, "unauthenticated"), path
         assert seen.headers["www-authenticate"].startswith("Bearer")
-    assert (await stage.job(job))["state"] == "APPROVAL"
+    assert (await api.job(job))["state"] == "APPROVAL"
 
 
-async def test_a_repeat_under_a_revoked_key_is_not_answered(stage: Stage) -> None:
+async def test_a_repeat_under_a_revoked_key_is_not_answered(api: InProcessApi) -> None:
     """Another server may still remember the key; the deciding transaction does not."""
-    await stage.policy(ASK)
-    bot = await stage.agent()
-    await stage.submit(bot, idempotency_key="once")
-    known = await stage.service.keyring.known(bot, recent_will_do=True)
-    await stage.call("POST", f"api-keys/{public_id(bot)}/revoke", stage.admin, {})
-    stage.service.keyring._keep(digest_of(bot), known)
+    await api.policy(ASK)
+    bot = await api.agent()
+    await api.submit(bot, idempotency_key="once")
+    known = await api.service.keyring.known(bot, recent_will_do=True)
+    await api.call("POST", f"api-keys/{public_id(bot)}/revoke", api.admin, {})
+    api.service.keyring._keep(digest_of(bot), known)
 
-    again = await stage.propose(bot, idempotency_key="once")
+    again = await api.propose(bot, idempotency_key="once")
 
     assert (again.status, again.word) == (401, "unauthenticated")
 
 
-async def test_a_remembered_key_does_not_outlive_its_revocation_in_a_question(stage: Stage) -> None:
-    bot = await stage.agent()
-    known = await stage.service.keyring.known(bot, recent_will_do=True)
-    await stage.call("POST", f"api-keys/{public_id(bot)}/revoke", stage.admin, {})
-    stage.service.keyring._keep(digest_of(bot), known)
+async def test_a_remembered_key_does_not_outlive_its_revocation_in_a_question(api: InProcessApi) -> None:
+    bot = await api.agent()
+    known = await api.service.keyring.known(bot, recent_will_do=True)
+    await api.call("POST", f"api-keys/{public_id(bot)}/revoke", api.admin, {})
+    api.service.keyring._keep(digest_of(bot), known)
 
-    seen = await stage.call("POST", "policy/evaluate", bot, {"topic": "pay"})
+    seen = await api.call("POST", "policy/evaluate", bot, {"topic": "pay"})
 
     assert seen.status == 401
 
 
-async def test_every_server_is_told_of_a_revocation(stage: Stage) -> None:
-    bot = await stage.agent()
-    with stage.service.kernel.wakes.subscribe("keys") as woken:
-        await stage.call("POST", f"api-keys/{public_id(bot)}/revoke", stage.admin, {})
+async def test_every_server_is_told_of_a_revocation(api: InProcessApi) -> None:
+    bot = await api.agent()
+    with api.service.kernel.wakes.subscribe("keys") as woken:
+        await api.call("POST", f"api-keys/{public_id(bot)}/revoke", api.admin, {})
 
         assert await woken.wait(5)
 
 
-async def test_revoking_twice_changes_nothing(stage: Stage) -> None:
-    bot = await stage.agent()
-    first = await stage.call("POST", f"api-keys/{public_id(bot)}/revoke", stage.admin, {})
-    stage.clock.advance(60)
+async def test_revoking_twice_changes_nothing(api: InProcessApi) -> None:
+    bot = await api.agent()
+    first = await api.call("POST", f"api-keys/{public_id(bot)}/revoke", api.admin, {})
+    api.clock.advance(60)
 
-    again = await stage.call("POST", f"api-keys/{public_id(bot)}/revoke", stage.admin, {})
+    again = await api.call("POST", f"api-keys/{public_id(bot)}/revoke", api.admin, {})
 
     assert (again.status, again.document) == (200, first.document)
-    assert [action for action, _ in await stage.audit("bot")] == ["key_issue", "key_revoke"]
+    assert [action for action, _ in await api.audit("bot")] == ["key_issue", "key_revoke"]
 
 
 @pytest.mark.parametrize("change", ["secret", "id", "prefix", "case", "longer", "shorter", "empty", "digest"])
-async def test_a_key_that_is_nearly_right_is_wrong(stage: Stage, change: str) -> None:
-    bot = await stage.agent()
+async def test_a_key_that_is_nearly_right_is_wrong(api: InProcessApi, change: str) -> None:
+    bot = await api.agent()
     prefix, key_id, secret = bot.split("_", 2)
     wrong = {
         "secret": f"{prefix}_{key_id}_{'A' if secret[0] != 'A' else 'B'}{secret[1:]}",
@@ -122,18 +122,18 @@ async def test_a_key_that_is_nearly_right_is_wrong(stage: Stage, change: str) ->
         "digest": digest_of(bot),
     }[change]
 
-    seen = await stage.call("GET", "principals/me", wrong)
+    seen = await api.call("GET", "principals/me", wrong)
 
     assert (seen.status, seen.word) == (401, "unauthenticated")
 
 
-async def test_either_header_will_do_but_not_two_different_keys(stage: Stage) -> None:
-    bot, ada = await stage.agent(), await stage.person("ada")
+async def test_either_header_will_do_but_not_two_different_keys(api: InProcessApi) -> None:
+    bot, ada = await api.agent(), await api.person("ada")
 
-    by_header = await stage.call("GET", "principals/me", "", headers={"authorization": "", "x-api-key": bot})
-    both_same = await stage.call("GET", "principals/me", bot, headers={"x-api-key": bot})
-    both_different = await stage.call("GET", "principals/me", bot, headers={"x-api-key": ada})
-    other_scheme = await stage.call("GET", "principals/me", "", headers={"authorization": f"Basic {bot}"})
+    by_header = await api.call("GET", "principals/me", "", headers={"authorization": "", "x-api-key": bot})
+    both_same = await api.call("GET", "principals/me", bot, headers={"x-api-key": bot})
+    both_different = await api.call("GET", "principals/me", bot, headers={"x-api-key": ada})
+    other_scheme = await api.call("GET", "principals/me", "", headers={"authorization": f"Basic {bot}"})
 
     assert (by_header.status, both_same.status) == (200, 200)
     assert (both_different.status, other_scheme.status) == (401, 401)
@@ -162,14 +162,14 @@ async def test_two_servers_on_an_empty_store_make_one_admin(tmp_path: Path) -> N
     assert again is None
 
 
-async def test_keys_are_listed_newest_first_page_by_page_and_to_the_end(stage: Stage) -> None:
+async def test_keys_are_listed_newest_first_page_by_page_and_to_the_end(api: InProcessApi) -> None:
     for name in ("a", "b", "c", "d"):
-        await stage.person(name)
+        await api.person(name)
 
     pages: list[list[str]] = []
     cursor = ""
     while cursor is not None and len(pages) < 9:
-        page = await stage.get(f"api-keys?limit=2{cursor and '&cursor='}{cursor}")
+        page = await api.get(f"api-keys?limit=2{cursor and '&cursor='}{cursor}")
         pages.append([item["principal"] for item in page["items"]])
         cursor = page["next_cursor"]
 

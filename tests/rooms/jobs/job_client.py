@@ -1,11 +1,11 @@
-"""A stage with workers on it: shorthand for claiming and ending work."""
+"""The API with workers: shorthand for claiming and ending work."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from interlock.rooms.jobs.model import JOBS
-from tests.harness.in_process_api import Seen, Stage
+from tests.harness.in_process_api import InProcessApi, Seen
 
 WORKABLE = """
 version: v1
@@ -16,26 +16,26 @@ rules:
 
 
 class JobClient:
-    """A stage, somebody who submits, somebody who approves, and two workers."""
+    """The API with an agent that submits, a person who approves, and two workers."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, api: InProcessApi) -> None:
+        self.api = api
         self.bot = self.ada = self.worker = self.other = ""
 
     async def open(self, policy: str = WORKABLE) -> JobClient:
-        await self.stage.policy(policy)
-        self.bot = await self.stage.agent()
-        self.ada = await self.stage.person("ada")
-        self.worker = await self.stage.key("worker", "worker", "work")
-        self.other = await self.stage.key("other", "worker", "work")
+        await self.api.policy(policy)
+        self.bot = await self.api.agent()
+        self.ada = await self.api.person("ada")
+        self.worker = await self.api.key("worker", "worker", "work")
+        self.other = await self.api.key("other", "worker", "work")
         return self
 
     async def submit(self, topic: str = "free.a", **fields: Any) -> str:
-        return await self.stage.submit(self.bot, fields.pop("payload", {"n": 1}), topic, **fields)
+        return await self.api.submit(self.bot, fields.pop("payload", {"n": 1}), topic, **fields)
 
     async def approved(self, topic: str = "pay.a", **fields: Any) -> str:
         job = await self.submit(topic, **fields)
-        assert (await self.stage.approve(job, self.ada)).word == "approved"
+        assert (await self.api.approve(job, self.ada)).word == "approved"
         return job
 
     async def claim(self, *topics: str, by: str | None = None, **fields: Any) -> list[dict[str, Any]]:
@@ -47,7 +47,7 @@ class JobClient:
         self, *topics: str, by: str | None = None, key: str | None = None, **fields: Any
     ) -> Seen:
         body = {"topics": list(topics or ("free.a",)), **fields}
-        return await self.stage.call("POST", "jobs/claim", by or self.worker, body, idempotency_key=key)
+        return await self.api.call("POST", "jobs/claim", by or self.worker, body, idempotency_key=key)
 
     async def take(self, *topics: str, **fields: Any) -> dict[str, Any]:
         """The one job there is."""
@@ -56,7 +56,7 @@ class JobClient:
 
     async def call(self, verb: str, job: str, fence: int, *, by: str | None = None, **fields: Any) -> Seen:
         """renew, complete, fail or release."""
-        return await self.stage.call(
+        return await self.api.call(
             "POST", f"jobs/{job}/{verb}", by or self.worker, {"fence": fence, **fields}
         )
 
@@ -65,7 +65,7 @@ class JobClient:
         import msgspec
 
         key = JOBS.key("default", job)
-        store: Any = self.stage.service.store
+        store: Any = self.api.service.store
         record = await store.get(JOBS, "default", job)
         assert record is not None
         changed = msgspec.structs.replace(record, **fields)

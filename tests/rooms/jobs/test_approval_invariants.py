@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.harness.in_process_api import Seen, Stage, open_stage
+from tests.harness.in_process_api import InProcessApi, Seen, open_api
 
 POLICY = """
 version: v1
@@ -46,16 +46,16 @@ burst = st.tuples(st.lists(move, min_size=1, max_size=5), st.sampled_from((0, 0,
 
 
 async def play(
-    stage: Stage, keys: dict[str, str], jobs: list[str], verb: str, target: Any, who: str
+    api: InProcessApi, keys: dict[str, str], jobs: list[str], verb: str, target: Any, who: str
 ) -> Seen | None:
     if verb == "policy":
-        await stage.policy(POLICIES[target])
+        await api.policy(POLICIES[target])
     elif verb == "sweep":
-        await stage.sweep()
+        await api.sweep()
     elif verb == "roles":
-        await stage.call("PUT", f"principals/{who}", stage.admin, {"roles": ["review"] if target else []})
+        await api.call("PUT", f"principals/{who}", api.admin, {"roles": ["review"] if target else []})
     elif verb == "cancel":
-        return await stage.call("POST", f"jobs/{jobs[target]}/cancel", keys[who], {})
+        return await api.call("POST", f"jobs/{jobs[target]}/cancel", keys[who], {})
     else:
         body = {
             "approve": {},
@@ -63,30 +63,30 @@ async def play(
             "refresh": {},
             "edit": {"payload": {}, "reason": "x"},
         }
-        return await stage.call("POST", f"approvals/{jobs[target]}/{verb}", keys[who], body[verb])
+        return await api.call("POST", f"approvals/{jobs[target]}/{verb}", keys[who], body[verb])
     return None
 
 
 async def tell(bursts: list[tuple[list[tuple[str, Any, str]], int]]) -> None:
-    async with open_stage() as stage:
-        await stage.policy(POLICIES[0])
-        keys = {name: await stage.person(name) for name in PEOPLE} | {"bot": await stage.agent()}
-        jobs = [await stage.submit(keys["bot"], {"n": n}) for n in range(JOBS)]
+    async with open_api() as api:
+        await api.policy(POLICIES[0])
+        keys = {name: await api.person(name) for name in PEOPLE} | {"bot": await api.agent()}
+        jobs = [await api.submit(keys["bot"], {"n": n}) for n in range(JOBS)]
         decided: Counter[tuple[str, str]] = Counter()
         for moves, seconds in bursts:
-            answers = await asyncio.gather(*(play(stage, keys, jobs, *each) for each in moves))
+            answers = await asyncio.gather(*(play(api, keys, jobs, *each) for each in moves))
             for answer in answers:
                 if answer is not None:
                     assert answer.status in (200, 403, 409), answer.document
                     decided[answer.document.get("job_id", ""), answer.word] += 1
-            stage.clock.advance(seconds)
+            api.clock.advance(seconds)
             for job in jobs:
-                await check(stage, job, decided)
+                await check(api, job, decided)
 
 
-async def check(stage: Stage, job: str, decided: Counter[tuple[str, str]]) -> None:
-    now = await stage.job(job)
-    events, audit = Counter(await stage.events(job)), Counter(await stage.audit(job))
+async def check(api: InProcessApi, job: str, decided: Counter[tuple[str, str]]) -> None:
+    now = await api.job(job)
+    events, audit = Counter(await api.events(job)), Counter(await api.audit(job))
     for verb, word in (("approve", "approved"), ("reject", "rejected")):
         assert decided[job, word] == events[f"approval.{word}"] == audit[verb, "done"]
     assert events["approval.approved"] + events["approval.rejected"] <= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.harness.in_process_api import Stage
+from tests.harness.in_process_api import InProcessApi
 
 HOUR = """
 version: v1
@@ -27,255 +27,259 @@ rules:
 STEPS_ESCALATING = STEPS.replace("on_expiry: deny", "on_expiry: escalate")
 
 
-async def test_an_hour_is_an_hour(stage: Stage) -> None:
-    await stage.policy(HOUR)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot)
+async def test_an_hour_is_an_hour(api: InProcessApi) -> None:
+    await api.policy(HOUR)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot)
 
-    stage.clock.advance(3599.999)
+    api.clock.advance(3599.999)
 
-    assert (await stage.approve(job, ada)).word == "approved"
+    assert (await api.approve(job, ada)).word == "approved"
 
 
 @pytest.mark.parametrize("swept", [False, True])
 async def test_an_expired_request_is_expired_whether_or_not_a_sweep_has_run(
-    stage: Stage, swept: bool
+    api: InProcessApi, swept: bool
 ) -> None:
-    await stage.policy(HOUR)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot)
+    await api.policy(HOUR)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot)
 
-    stage.clock.advance(3600)
+    api.clock.advance(3600)
     if swept:
-        await stage.sweep()
+        await api.sweep()
 
-    for decide in (stage.approve, stage.reject):
+    for decide in (api.approve, api.reject):
         late = await decide(job, ada)
         assert (late.status, late.word) == (409, "approval_expired")
-    assert ("approve_refused", "ApprovalExpired") in await stage.audit(job)
+    assert ("approve_refused", "ApprovalExpired") in await api.audit(job)
 
 
-async def test_the_sweep_records_and_announces_an_expiry_once(stage: Stage) -> None:
-    await stage.policy(HOUR)
-    bot = await stage.agent()
-    job = await stage.submit(bot)
-    stage.clock.advance(3600)
+async def test_the_sweep_records_and_announces_an_expiry_once(api: InProcessApi) -> None:
+    await api.policy(HOUR)
+    bot = await api.agent()
+    job = await api.submit(bot)
+    api.clock.advance(3600)
 
-    await stage.sweep()
-    await stage.sweep()
+    await api.sweep()
+    await api.sweep()
 
-    assert (await stage.job(job))["state"] == "EXPIRED"
-    assert await stage.events(job) == ["approval.requested", "approval.expired"]
-    assert await stage.audit(job) == [("submit", "done"), ("expire", "done")]
-    assert [item["id"] for item in (await stage.get("approvals?state=expired"))["items"]] == [job]
-
-
-async def test_the_sweep_leaves_what_is_not_due(stage: Stage) -> None:
-    await stage.policy(HOUR)
-    bot = await stage.agent()
-    job = await stage.submit(bot)
-    stage.clock.advance(3599)
-
-    await stage.sweep()
-
-    assert (await stage.job(job))["version"] == 1
+    assert (await api.job(job))["state"] == "EXPIRED"
+    assert await api.events(job) == ["approval.requested", "approval.expired"]
+    assert await api.audit(job) == [("submit", "done"), ("expire", "done")]
+    assert [item["id"] for item in (await api.get("approvals?state=expired"))["items"]] == [job]
 
 
-async def test_one_sweep_clears_any_number_of_overdue_jobs(stage: Stage) -> None:
-    await stage.policy(HOUR)
-    bot = await stage.agent()
-    jobs = [await stage.submit(bot) for _ in range(250)]
-    stage.clock.advance(3600)
+async def test_the_sweep_leaves_what_is_not_due(api: InProcessApi) -> None:
+    await api.policy(HOUR)
+    bot = await api.agent()
+    job = await api.submit(bot)
+    api.clock.advance(3599)
 
-    await stage.sweep()
+    await api.sweep()
 
-    assert {(await stage.job(job))["state"] for job in jobs} == {"EXPIRED"}
-
-
-async def test_a_jobs_own_expiry_ends_its_request(stage: Stage) -> None:
-    await stage.policy(HOUR)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot, expires_in="5m")
-    stage.clock.advance(300)
-
-    assert (await stage.approve(job, ada)).word == "approval_expired"
+    assert (await api.job(job))["version"] == 1
 
 
-async def test_a_jobs_own_expiry_ends_its_request_even_while_escalation_would_go_on(stage: Stage) -> None:
-    await stage.policy(STEPS_ESCALATING)
-    bot, ada = await stage.agent(), await stage.person("ada", groups=("board",))
-    job = await stage.submit(bot, expires_in="20m")
-    stage.clock.advance(20 * 60)
+async def test_one_sweep_clears_any_number_of_overdue_jobs(api: InProcessApi) -> None:
+    await api.policy(HOUR)
+    bot = await api.agent()
+    jobs = [await api.submit(bot) for _ in range(250)]
+    api.clock.advance(3600)
 
-    late = await stage.approve(job, ada)
+    await api.sweep()
+
+    assert {(await api.job(job))["state"] for job in jobs} == {"EXPIRED"}
+
+
+async def test_a_jobs_own_expiry_ends_its_request(api: InProcessApi) -> None:
+    await api.policy(HOUR)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot, expires_in="5m")
+    api.clock.advance(300)
+
+    assert (await api.approve(job, ada)).word == "approval_expired"
+
+
+async def test_a_jobs_own_expiry_ends_its_request_even_while_escalation_would_go_on(
+    api: InProcessApi,
+) -> None:
+    await api.policy(STEPS_ESCALATING)
+    bot, ada = await api.agent(), await api.person("ada", groups=("board",))
+    job = await api.submit(bot, expires_in="20m")
+    api.clock.advance(20 * 60)
+
+    late = await api.approve(job, ada)
 
     assert (late.status, late.word) == (409, "approval_expired")
     assert "submit it again" in late.document["detail"]
 
 
-async def test_an_approved_job_still_expires_by_its_own_time(stage: Stage) -> None:
-    await stage.policy(HOUR)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot, expires_in="5m")
-    await stage.approve(job, ada)
-    stage.clock.advance(300)
+async def test_an_approved_job_still_expires_by_its_own_time(api: InProcessApi) -> None:
+    await api.policy(HOUR)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot, expires_in="5m")
+    await api.approve(job, ada)
+    api.clock.advance(300)
 
-    await stage.sweep()
+    await api.sweep()
 
-    assert (await stage.job(job))["state"] == "EXPIRED"
-    assert (await stage.events(job))[-1] == "job.expired"
+    assert (await api.job(job))["state"] == "EXPIRED"
+    assert (await api.events(job))[-1] == "job.expired"
 
 
-async def test_a_job_that_ran_in_time_stays_approved_when_its_time_is_up(stage: Stage) -> None:
-    await stage.policy(HOUR)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    worker = await stage.key("worker", "worker", "work")
-    job = await stage.submit(bot, expires_in="5m")
-    await stage.approve(job, ada)
-    (claimed,) = (await stage.call("POST", "jobs/claim", worker, {"topics": ["pay"]})).document["jobs"]
-    await stage.call("POST", f"jobs/{job}/complete", worker, {"fence": claimed["fence"], "result": None})
-    stage.clock.advance(300)
+async def test_a_job_that_ran_in_time_stays_approved_when_its_time_is_up(api: InProcessApi) -> None:
+    await api.policy(HOUR)
+    bot, ada = await api.agent(), await api.person("ada")
+    worker = await api.key("worker", "worker", "work")
+    job = await api.submit(bot, expires_in="5m")
+    await api.approve(job, ada)
+    (claimed,) = (await api.call("POST", "jobs/claim", worker, {"topics": ["pay"]})).document["jobs"]
+    await api.call("POST", f"jobs/{job}/complete", worker, {"fence": claimed["fence"], "result": None})
+    api.clock.advance(300)
 
-    again, against = await stage.approve(job, ada), await stage.reject(job, ada)
+    again, against = await api.approve(job, ada), await api.reject(job, ada)
 
     assert (again.word, against.word) == ("already_approved", "already_approved")
     assert (again.status, against.status) == (200, 409)
 
 
-async def test_a_released_job_expires_by_its_own_time(stage: Stage) -> None:
-    await stage.policy(HOUR)
-    bot = await stage.agent()
-    job = await stage.submit(bot, topic="read", expires_in="5m")
-    stage.clock.advance(300)
+async def test_a_released_job_expires_by_its_own_time(api: InProcessApi) -> None:
+    await api.policy(HOUR)
+    bot = await api.agent()
+    job = await api.submit(bot, topic="read", expires_in="5m")
+    api.clock.advance(300)
 
-    await stage.sweep()
+    await api.sweep()
 
-    assert (await stage.job(job))["state"] == "EXPIRED"
-
-
-async def test_steps_open_to_more_groups_in_turn_and_are_announced_once_each(stage: Stage) -> None:
-    await stage.policy(STEPS)
-    bot = await stage.agent()
-    lead = await stage.person("lead", groups=("leads",))
-    director = await stage.person("director", groups=("board",))
-    job = await stage.submit(bot)
-
-    assert (await stage.approve(job, lead)).word == "not_eligible"
-    stage.clock.advance(600)
-    await stage.sweep()
-    await stage.sweep()
-    assert (await stage.approve(job, director)).word == "not_eligible"
-    assert (await stage.events(job)).count("approval.escalated") == 1
-    stage.clock.advance(1200)
-    await stage.sweep()
-    assert (await stage.events(job)).count("approval.escalated") == 2
-    assert (await stage.approve(job, director)).word == "approved"
+    assert (await api.job(job))["state"] == "EXPIRED"
 
 
-async def test_a_step_is_open_by_the_clock_even_if_no_sweep_has_run(stage: Stage) -> None:
-    await stage.policy(STEPS)
-    bot, lead = await stage.agent(), await stage.person("lead", groups=("leads",))
-    job = await stage.submit(bot)
-    stage.clock.advance(600)
+async def test_steps_open_to_more_groups_in_turn_and_are_announced_once_each(api: InProcessApi) -> None:
+    await api.policy(STEPS)
+    bot = await api.agent()
+    lead = await api.person("lead", groups=("leads",))
+    director = await api.person("director", groups=("board",))
+    job = await api.submit(bot)
 
-    assert (await stage.approve(job, lead)).word == "approved"
-
-
-async def test_two_steps_missed_by_the_sweep_are_announced_together(stage: Stage) -> None:
-    await stage.policy(STEPS)
-    bot = await stage.agent()
-    job = await stage.submit(bot)
-    stage.clock.advance(1900)
-
-    await stage.sweep()
-    await stage.sweep()
-
-    assert (await stage.events(job)).count("approval.escalated") == 1
-    assert (await stage.job(job))["version"] == 2
+    assert (await api.approve(job, lead)).word == "not_eligible"
+    api.clock.advance(600)
+    await api.sweep()
+    await api.sweep()
+    assert (await api.approve(job, director)).word == "not_eligible"
+    assert (await api.events(job)).count("approval.escalated") == 1
+    api.clock.advance(1200)
+    await api.sweep()
+    assert (await api.events(job)).count("approval.escalated") == 2
+    assert (await api.approve(job, director)).word == "approved"
 
 
-async def test_where_expiry_escalates_the_last_groups_get_one_more_period(stage: Stage) -> None:
-    await stage.policy(STEPS_ESCALATING)
-    bot, director = await stage.agent(), await stage.person("director", groups=("board",))
-    in_time, late = await stage.submit(bot), await stage.submit(bot)
+async def test_a_step_is_open_by_the_clock_even_if_no_sweep_has_run(api: InProcessApi) -> None:
+    await api.policy(STEPS)
+    bot, lead = await api.agent(), await api.person("lead", groups=("leads",))
+    job = await api.submit(bot)
+    api.clock.advance(600)
 
-    stage.clock.advance(3600)
-    await stage.sweep()
-    assert (await stage.job(in_time))["state"] == "APPROVAL"
-    stage.clock.advance(3599)
-    assert (await stage.approve(in_time, director)).word == "approved"
-    stage.clock.advance(1)
-    assert (await stage.approve(late, director)).word == "approval_expired"
-    await stage.sweep()
-    assert (await stage.job(late))["state"] == "EXPIRED"
+    assert (await api.approve(job, lead)).word == "approved"
+
+
+async def test_two_steps_missed_by_the_sweep_are_announced_together(api: InProcessApi) -> None:
+    await api.policy(STEPS)
+    bot = await api.agent()
+    job = await api.submit(bot)
+    api.clock.advance(1900)
+
+    await api.sweep()
+    await api.sweep()
+
+    assert (await api.events(job)).count("approval.escalated") == 1
+    assert (await api.job(job))["version"] == 2
+
+
+async def test_where_expiry_escalates_the_last_groups_get_one_more_period(api: InProcessApi) -> None:
+    await api.policy(STEPS_ESCALATING)
+    bot, director = await api.agent(), await api.person("director", groups=("board",))
+    in_time, late = await api.submit(bot), await api.submit(bot)
+
+    api.clock.advance(3600)
+    await api.sweep()
+    assert (await api.job(in_time))["state"] == "APPROVAL"
+    api.clock.advance(3599)
+    assert (await api.approve(in_time, director)).word == "approved"
+    api.clock.advance(1)
+    assert (await api.approve(late, director)).word == "approval_expired"
+    await api.sweep()
+    assert (await api.job(late))["state"] == "EXPIRED"
 
 
 async def test_where_expiry_escalates_a_long_lived_job_gets_no_more_than_one_more_period(
-    stage: Stage,
+    api: InProcessApi,
 ) -> None:
-    await stage.policy(STEPS_ESCALATING)
-    bot, director = await stage.agent(), await stage.person("director", groups=("board",))
-    job = await stage.submit(bot, expires_in="5h")
-    stage.clock.advance(2 * 3600)
+    await api.policy(STEPS_ESCALATING)
+    bot, director = await api.agent(), await api.person("director", groups=("board",))
+    job = await api.submit(bot, expires_in="5h")
+    api.clock.advance(2 * 3600)
 
-    assert (await stage.approve(job, director)).word == "approval_expired"
+    assert (await api.approve(job, director)).word == "approval_expired"
 
 
-async def test_where_expiry_escalates_a_short_lived_job_announces_its_steps_in_time(stage: Stage) -> None:
-    await stage.policy(STEPS_ESCALATING.replace("expires_in: 1h", "expires_in: 2h"))
-    bot = await stage.agent()
-    job = await stage.submit(bot, expires_in="25m")
-    stage.clock.advance(24 * 60)
-    await stage.sweep()
-    assert (await stage.events(job)).count("approval.escalated") == 1
+async def test_where_expiry_escalates_a_short_lived_job_announces_its_steps_in_time(
+    api: InProcessApi,
+) -> None:
+    await api.policy(STEPS_ESCALATING.replace("expires_in: 1h", "expires_in: 2h"))
+    bot = await api.agent()
+    job = await api.submit(bot, expires_in="25m")
+    api.clock.advance(24 * 60)
+    await api.sweep()
+    assert (await api.events(job)).count("approval.escalated") == 1
 
-    stage.clock.advance(60)
-    await stage.sweep()
+    api.clock.advance(60)
+    await api.sweep()
 
-    assert (await stage.job(job))["state"] == "EXPIRED"
+    assert (await api.job(job))["state"] == "EXPIRED"
 
 
 @pytest.mark.parametrize("policy", [HOUR, STEPS, STEPS_ESCALATING])
-async def test_the_sweep_always_comes_to_rest(stage: Stage, policy: str) -> None:
+async def test_the_sweep_always_comes_to_rest(api: InProcessApi, policy: str) -> None:
     """Whatever is due is settled by the pass that finds it, so no pass repeats the one before."""
-    await stage.policy(policy)
-    bot = await stage.agent()
-    job = await stage.submit(bot)
+    await api.policy(policy)
+    bot = await api.agent()
+    job = await api.submit(bot)
 
     for _ in range(130):
-        stage.clock.advance(61)
-        await stage.sweep()
-        version = (await stage.job(job))["version"]
-        await stage.sweep()
-        assert (await stage.job(job))["version"] == version
-    assert (await stage.job(job))["state"] == "EXPIRED"
+        api.clock.advance(61)
+        await api.sweep()
+        version = (await api.job(job))["version"]
+        await api.sweep()
+        assert (await api.job(job))["version"] == version
+    assert (await api.job(job))["state"] == "EXPIRED"
 
 
-async def test_an_expired_request_can_be_asked_anew(stage: Stage) -> None:
-    await stage.policy(HOUR)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot)
-    stage.clock.advance(3600)
-    await stage.sweep()
+async def test_an_expired_request_can_be_asked_anew(api: InProcessApi) -> None:
+    await api.policy(HOUR)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot)
+    api.clock.advance(3600)
+    await api.sweep()
 
-    refreshed = await stage.call("POST", f"approvals/{job}/refresh", ada, {})
+    refreshed = await api.call("POST", f"approvals/{job}/refresh", ada, {})
 
     assert refreshed.document["state"] == "APPROVAL"
     assert refreshed.document["approval"]["round"] == 2
     assert refreshed.document["approval"]["expires_at"] == "2030-01-01T02:00:00Z"
-    assert (await stage.approve(job, ada)).word == "approved"
+    assert (await api.approve(job, ada)).word == "approved"
 
 
 @pytest.mark.parametrize("swept", [False, True])
-async def test_a_job_whose_own_time_is_up_cannot_be_asked_anew(stage: Stage, swept: bool) -> None:
-    await stage.policy(HOUR)
-    bot, ada = await stage.agent(), await stage.person("ada")
-    job = await stage.submit(bot, expires_in="5m")
-    stage.clock.advance(300)
+async def test_a_job_whose_own_time_is_up_cannot_be_asked_anew(api: InProcessApi, swept: bool) -> None:
+    await api.policy(HOUR)
+    bot, ada = await api.agent(), await api.person("ada")
+    job = await api.submit(bot, expires_in="5m")
+    api.clock.advance(300)
     if swept:
-        await stage.sweep()
+        await api.sweep()
 
-    refused = await stage.call("POST", f"approvals/{job}/refresh", ada, {})
+    refused = await api.call("POST", f"approvals/{job}/refresh", ada, {})
 
     assert (refused.status, refused.word) == (409, "approval_expired")
-    assert (await stage.audit(job))[-1] == ("refresh_refused", "JobExpired")
+    assert (await api.audit(job))[-1] == ("refresh_refused", "JobExpired")

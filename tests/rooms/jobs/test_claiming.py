@@ -17,8 +17,8 @@ async def test_a_claim_hands_out_the_job_with_fence_attempt_lease_and_permit(cli
     assert (job["id"], job["state"], job["fence"], job["attempt"]) == (job_id, "RUNNING", 1, 1)
     assert (job["leased_by"], job["lease_expires_at"]) == ("worker", "2030-01-01T00:00:40Z")
     assert job["permit"].count(".") == 2
-    assert (await client.stage.events(job_id))[-1] == "job.claimed"
-    assert (await client.stage.audit(job_id))[-1] == ("claim", "done")
+    assert (await client.api.events(job_id))[-1] == "job.claimed"
+    assert (await client.api.audit(job_id))[-1] == ("claim", "done")
 
 
 async def test_a_job_is_handed_out_once(client: JobClient) -> None:
@@ -49,7 +49,7 @@ async def test_higher_priorities_go_first_and_within_one_whoever_waited_longest(
         ("high", "free.a", "high"),
     ):
         made[await client.submit(topic, priority=priority)] = name
-        client.stage.clock.advance(1)
+        client.api.clock.advance(1)
 
     jobs = await client.claim("free.a", "free.b", max=10)
 
@@ -65,7 +65,7 @@ async def test_a_job_that_is_tried_again_goes_behind_those_that_became_ready_bef
     held = await client.take()
     await client.call("fail", first, held["fence"], error="x")
     second = await client.submit()
-    client.stage.clock.advance(5)
+    client.api.clock.advance(5)
     assert [job["id"] for job in await client.claim(max=2)] == [second, first]
 
 
@@ -108,15 +108,15 @@ async def test_only_a_worker_may_claim(client: JobClient) -> None:
 
 async def test_another_tenants_work_is_not_there(client: JobClient) -> None:
     await client.submit()
-    stranger = await client.stage.key("stranger", "worker", "work", tenant="elsewhere")
+    stranger = await client.api.key("stranger", "worker", "work", tenant="elsewhere")
     assert await client.claim(by=stranger) == []
 
 
 async def test_a_job_past_its_time_to_begin_is_not_handed_out(client: JobClient) -> None:
     job = await client.submit(expires_in="30s")
-    client.stage.clock.advance(31)
+    client.api.clock.advance(31)
     assert await client.claim() == []
-    assert (await client.stage.job(job))["state"] == "EXPIRED"
+    assert (await client.api.job(job))["state"] == "EXPIRED"
 
 
 async def test_a_waiting_claim_gets_work_that_arrives_meanwhile(client: JobClient) -> None:
@@ -131,14 +131,14 @@ async def test_a_waiting_claim_gets_work_that_arrives_meanwhile(client: JobClien
 async def test_a_stopping_server_lets_its_waiting_claims_go(client: JobClient) -> None:
     waiting = asyncio.create_task(client.claim("free.*", wait_seconds=60))
     await asyncio.sleep(0.05)
-    client.stage.service.stop_waiting()
+    client.api.service.stop_waiting()
     assert await asyncio.wait_for(waiting, 20) == []
 
 
 async def test_a_named_job_is_taken_by_one_caller_and_the_others_learn_by_whom(client: JobClient) -> None:
     job = await client.submit()
     calls = [
-        client.stage.call("POST", f"jobs/{job}/claim", by, {})
+        client.api.call("POST", f"jobs/{job}/claim", by, {})
         for by in (client.bot, client.worker, client.other)
     ]
     answers = await asyncio.gather(*calls)
@@ -152,9 +152,9 @@ async def test_a_named_job_is_taken_by_one_caller_and_the_others_learn_by_whom(c
 
 async def test_a_submitter_takes_its_own_job_by_name_and_no_other(client: JobClient) -> None:
     mine = await client.submit()
-    stranger = await client.stage.agent("stranger")
-    assert (await client.stage.call("POST", f"jobs/{mine}/claim", stranger, {})).word == "forbidden"
-    taken = await client.stage.call("POST", f"jobs/{mine}/claim", client.bot, {})
+    stranger = await client.api.agent("stranger")
+    assert (await client.api.call("POST", f"jobs/{mine}/claim", stranger, {})).word == "forbidden"
+    taken = await client.api.call("POST", f"jobs/{mine}/claim", client.bot, {})
     assert taken.status == 200
     done = await client.call("complete", mine, taken.document["fence"], by=client.bot, result=1)
     assert (done.status, done.document["state"]) == (200, "SUCCEEDED")
@@ -162,5 +162,5 @@ async def test_a_submitter_takes_its_own_job_by_name_and_no_other(client: JobCli
 
 async def test_a_named_job_that_waits_for_people_cannot_be_taken(client: JobClient) -> None:
     job = await client.submit("pay.a")
-    seen = await client.stage.call("POST", f"jobs/{job}/claim", client.worker, {})
+    seen = await client.api.call("POST", f"jobs/{job}/claim", client.worker, {})
     assert (seen.status, seen.word, seen.document["state"]) == (409, "not_actionable", "APPROVAL")

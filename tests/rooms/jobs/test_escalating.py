@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.harness.in_process_api import Stage
+from tests.harness.in_process_api import InProcessApi
 
 LATE_STEP = """
 version: v1
@@ -18,15 +18,15 @@ rules:
 """
 
 
-async def test_where_expiry_escalates_a_step_that_would_come_later_opens_at_once(stage: Stage) -> None:
-    await stage.policy(LATE_STEP)
-    bot, lead = await stage.agent(), await stage.person("lead", groups=("leads",))
-    job = await stage.submit(bot)
-    stage.clock.advance(599)
-    assert (await stage.approve(job, lead)).word == "not_eligible"
+async def test_where_expiry_escalates_a_step_that_would_come_later_opens_at_once(api: InProcessApi) -> None:
+    await api.policy(LATE_STEP)
+    bot, lead = await api.agent(), await api.person("lead", groups=("leads",))
+    job = await api.submit(bot)
+    api.clock.advance(599)
+    assert (await api.approve(job, lead)).word == "not_eligible"
 
-    stage.clock.advance(1)
-    await stage.sweep()
+    api.clock.advance(1)
+    await api.sweep()
 
-    assert (await stage.events(job)).count("approval.escalated") == 1
-    assert (await stage.approve(job, lead)).word == "approved"
+    assert (await api.events(job)).count("approval.escalated") == 1
+    assert (await api.approve(job, lead)).word == "approved"

@@ -11,7 +11,7 @@ from tests.rooms.jobs.job_client import JobClient
 
 async def told(client: JobClient, job: str) -> list[tuple[str, str, dict[str, Any]]]:
     """Action, actor and details of every audit entry about a job, oldest first, besides its state."""
-    entries = (await client.stage.get(f"audit?subject={job}&limit=200"))["items"]
+    entries = (await client.api.get(f"audit?subject={job}&limit=200"))["items"]
     return [
         (entry["action"], entry["actor"], {k: v for k, v in entry["details"].items() if k != "not_before"})
         for entry in reversed(entries)
@@ -19,7 +19,7 @@ async def told(client: JobClient, job: str) -> list[tuple[str, str, dict[str, An
 
 
 async def take_later(client: JobClient) -> dict[str, Any]:
-    client.stage.clock.advance(600)
+    client.api.clock.advance(600)
     return await client.take()
 
 
@@ -27,20 +27,20 @@ async def test_every_attempt_and_every_end_of_one_is_told(client: JobClient) -> 
     job = await client.submit(max_attempts=3)
     await client.call("release", job, (await client.take())["fence"])
     await client.take(lease_seconds=30)
-    client.stage.clock.advance(30)
-    await client.stage.sweep()
+    client.api.clock.advance(30)
+    await client.api.sweep()
     again = await take_later(client)
     await client.call("fail", job, again["fence"], error="no route", retryable=True)
     last = await take_later(client)
     dead = (await client.call("fail", job, last["fence"], error="cut off", retryable=True)).document
     assert (dead["state"], dead["error"], dead["finished_at"]) == ("FAILED", "cut off", dead["updated_at"])
-    retried = await client.stage.call("POST", f"jobs/{job}/retry", client.bot, {"reason": "it is back"})
+    retried = await client.api.call("POST", f"jobs/{job}/retry", client.bot, {"reason": "it is back"})
     assert (retried.document["finished_at"], retried.document["attempt"]) == (None, 0)
     once_more = await client.take()
     done = (await client.call("complete", job, once_more["fence"], result=1)).document
     assert (done["state"], done["error"], done["finished_at"]) == ("SUCCEEDED", None, done["updated_at"])
 
-    assert await client.stage.events(job) == [
+    assert await client.api.events(job) == [
         "job.released", "job.claimed", "job.returned", "job.claimed", "job.lease_lost", "job.claimed",
         "job.retrying", "job.claimed", "job.failed", "job.retried", "job.claimed", "job.succeeded",
     ]  # fmt: skip
@@ -75,19 +75,19 @@ async def test_a_lost_lease_keeps_what_went_wrong_before(client: JobClient) -> N
     job = await client.submit(max_attempts=3)
     await client.call("fail", job, (await client.take())["fence"], error="no route", retryable=True)
     await take_later(client)
-    client.stage.clock.advance(600)
-    await client.stage.sweep()
-    assert (await client.stage.job(job))["error"] == "no route"
+    client.api.clock.advance(600)
+    await client.api.sweep()
+    assert (await client.api.job(job))["error"] == "no route"
 
 
 async def test_a_job_that_was_given_back_is_offered_as_if_for_the_first_time(client: JobClient) -> None:
     job = await client.submit()
-    client.stage.clock.advance(600)
-    await client.stage.sweep()
+    client.api.clock.advance(600)
+    await client.api.sweep()
     await client.call("release", job, (await client.take())["fence"])
-    client.stage.clock.advance(600)
-    await client.stage.sweep()
-    assert [action for action, _ in await client.stage.audit(job)].count("replay") == 2
+    client.api.clock.advance(600)
+    await client.api.sweep()
+    assert [action for action, _ in await client.api.audit(job)].count("replay") == 2
 
 
 @pytest.mark.parametrize(
@@ -124,11 +124,11 @@ async def test_a_job_shows_when_it_last_changed(client: JobClient) -> None:
     for tens, (verb, said) in enumerate(
         [("renew", {}), ("release", {}), ("fail", {"error": "no", "retryable": True})], start=1
     ):
-        client.stage.clock.advance(10)
+        client.api.clock.advance(10)
         assert (await client.call(verb, job, taken["fence"], **said)).status == 200
-        assert (await client.stage.job(job))["updated_at"] == f"2030-01-01T00:00:{tens}0Z"
+        assert (await client.api.job(job))["updated_at"] == f"2030-01-01T00:00:{tens}0Z"
         taken = await client.take() if verb == "release" else taken
-    client.stage.clock.advance(570)
+    client.api.clock.advance(570)
     assert (await client.take())["updated_at"] == "2030-01-01T00:10:00Z"
 
 

@@ -19,16 +19,16 @@ async def test_a_lost_lease_returns_the_job_with_its_checkpoint_and_the_next_att
     job = await client.submit()
     held = await client.take(lease_seconds=10)
     await client.call("renew", job, held["fence"], checkpoint={"page": 3})
-    client.stage.clock.advance(10)
-    await client.stage.sweep()
+    client.api.clock.advance(10)
+    await client.api.sweep()
 
-    waiting = await client.stage.job(job)
+    waiting = await client.api.job(job)
 
     assert (waiting["state"], waiting["attempt"], waiting["checkpoint"]) == ("PENDING", 2, {"page": 3})
-    assert (await client.stage.audit(job))[-1] == ("lose", "done")
-    assert (await client.stage.events(job))[-1] == "job.lease_lost"
+    assert (await client.api.audit(job))[-1] == ("lose", "done")
+    assert (await client.api.events(job))[-1] == "job.lease_lost"
     assert await client.claim() == []
-    client.stage.clock.advance(1)
+    client.api.clock.advance(1)
     again = await client.take(by=client.other)
     assert (again["fence"], again["attempt"], again["checkpoint"]) == (2, 2, {"page": 3})
 
@@ -36,28 +36,28 @@ async def test_a_lost_lease_returns_the_job_with_its_checkpoint_and_the_next_att
 async def test_a_lost_job_can_be_claimed_although_no_sweep_ran(client: JobClient) -> None:
     job = await client.submit()
     await client.take(lease_seconds=10)
-    client.stage.clock.advance(11)
+    client.api.clock.advance(11)
 
     again = await client.take(by=client.other)
 
     assert (again["id"], again["fence"], again["attempt"]) == (job, 2, 2)
-    assert [action for action, _ in await client.stage.audit(job)][-3:] == ["claim", "lose", "claim"]
+    assert [action for action, _ in await client.api.audit(job)][-3:] == ["claim", "lose", "claim"]
 
 
 async def test_crashes_count_and_past_the_last_attempt_the_job_is_a_dead_letter(client: JobClient) -> None:
     job = await client.submit(max_attempts=2)
     for _ in range(2):
         await client.take(lease_seconds=10)
-        client.stage.clock.advance(12)
+        client.api.clock.advance(12)
     assert await client.claim() == []
-    await client.stage.sweep()
+    await client.api.sweep()
 
-    dead = await client.stage.job(job)
+    dead = await client.api.job(job)
 
     assert (dead["state"], dead["attempt"], dead["error"]["type"]) == ("FAILED", 2, "lease_lost")
-    assert (await client.stage.events(job))[-1] == "job.failed"
-    assert [item["id"] for item in (await client.stage.get("jobs?state=FAILED"))["items"]] == [job]
-    assert await client.stage.metric("interlock_dead_letters") == 1
+    assert (await client.api.events(job))[-1] == "job.failed"
+    assert [item["id"] for item in (await client.api.get("jobs?state=FAILED"))["items"]] == [job]
+    assert await client.api.metric("interlock_dead_letters") == 1
 
 
 async def test_a_poison_job_delays_nobody(client: JobClient) -> None:
@@ -69,10 +69,10 @@ async def test_a_poison_job_delays_nobody(client: JobClient) -> None:
             if job["id"] != poison:
                 await client.call("complete", job["id"], job["fence"], result=1)
                 done.add(job["id"])
-        client.stage.clock.advance(3)
-        await client.stage.sweep()
+        client.api.clock.advance(3)
+        await client.api.sweep()
     assert done == others
-    assert (await client.stage.job(poison))["state"] == "FAILED"
+    assert (await client.api.job(poison))["state"] == "FAILED"
 
 
 async def test_a_retryable_failure_is_tried_again_after_a_rest(client: JobClient) -> None:
@@ -84,7 +84,7 @@ async def test_a_retryable_failure_is_tried_again_after_a_rest(client: JobClient
     assert (failed.document["state"], failed.document["attempt"]) == ("PENDING", 2)
     assert failed.document["error"] == {"type": "Timeout"}
     assert await client.claim() == []
-    client.stage.clock.advance(1)
+    client.api.clock.advance(1)
     fence = (await client.take())["fence"]
     last = await client.call("fail", job, fence, error="again", retryable=True)
     assert (last.document["state"], last.document["error"]) == ("FAILED", "again")
@@ -102,16 +102,16 @@ async def test_of_many_who_retry_a_dead_letter_one_wins(client: JobClient) -> No
     for _ in range(2):
         fence = (await client.take())["fence"]
         await client.call("fail", job, fence, error="no")
-        client.stage.clock.advance(2)
+        client.api.clock.advance(2)
 
     calls = [
-        client.stage.call("POST", f"jobs/{job}/retry", by, {}) for by in [client.bot, client.stage.admin] * 10
+        client.api.call("POST", f"jobs/{job}/retry", by, {}) for by in [client.bot, client.api.admin] * 10
     ]
     answers = await asyncio.gather(*calls)
 
     assert sorted(seen.status for seen in answers) == [200] + [409] * 19
     assert {seen.word for seen in answers if seen.status == 409} == {"not_actionable"}
-    assert (await client.stage.events(job)).count("job.retried") == 1
+    assert (await client.api.events(job)).count("job.retried") == 1
     again = await client.take()
     assert (again["attempt"], again["fence"]) == (1, 3)
 
@@ -120,25 +120,25 @@ async def test_a_dead_letter_whose_time_has_passed_stays_one(client: JobClient) 
     job = await client.submit(expires_in="60s")
     held = await client.take()
     await client.call("fail", job, held["fence"], error="no", retryable=False)
-    client.stage.clock.advance(60)
+    client.api.clock.advance(60)
 
-    seen = await client.stage.call("POST", f"jobs/{job}/retry", client.bot, {})
+    seen = await client.api.call("POST", f"jobs/{job}/retry", client.bot, {})
 
     assert (seen.status, seen.word, seen.document["state"]) == (409, "not_actionable", "FAILED")
-    assert (await client.stage.job(job))["state"] == "FAILED"
-    assert (await client.stage.audit(job))[-1][0] == "retry_refused"
+    assert (await client.api.job(job))["state"] == "FAILED"
+    assert (await client.api.audit(job))[-1][0] == "retry_refused"
 
 
 async def test_a_stranger_cannot_retry(client: JobClient) -> None:
     job = await client.submit(max_attempts=1)
     fence = (await client.take())["fence"]
     await client.call("fail", job, fence, error="no")
-    stranger = await client.stage.agent("stranger")
-    assert (await client.stage.call("POST", f"jobs/{job}/retry", stranger, {})).word == "forbidden"
+    stranger = await client.api.agent("stranger")
+    assert (await client.api.call("POST", f"jobs/{job}/retry", stranger, {})).word == "forbidden"
 
 
 async def test_the_rest_doubles_up_to_its_bound_with_jitter_below_it(client: JobClient) -> None:
-    job = await client.stage.service.store.get(JOBS, "default", await client.submit())
+    job = await client.api.service.store.get(JOBS, "default", await client.submit())
     assert job is not None
     import msgspec
 
@@ -159,16 +159,16 @@ async def test_an_unclaimed_job_is_offered_again_at_growing_intervals_and_counte
     job = await client.approved("pay.a")
     offered: list[datetime] = []
     for _ in range(30):
-        client.stage.clock.advance(60)
-        before = await client.stage.metric("interlock_replayed_total")
-        await client.stage.sweep()
-        if await client.stage.metric("interlock_replayed_total") > before:
-            offered.append(client.stage.clock.now)
+        client.api.clock.advance(60)
+        before = await client.api.metric("interlock_replayed_total")
+        await client.api.sweep()
+        if await client.api.metric("interlock_replayed_total") > before:
+            offered.append(client.api.clock.now)
 
     gaps = [(later - sooner).total_seconds() for sooner, later in itertools.pairwise(offered)]
     assert gaps == [120, 240, 480]
-    assert (await client.stage.audit(job)).count(("replay", "done")) == 1
-    assert await client.stage.metric('interlock_replayed_age_seconds_bucket{le="60"}') == 1
+    assert (await client.api.audit(job)).count(("replay", "done")) == 1
+    assert await client.api.metric('interlock_replayed_age_seconds_bucket{le="60"}') == 1
     assert (await client.take("pay.a"))["id"] == job
 
 
@@ -179,9 +179,9 @@ async def test_one_sweep_settles_everything_however_much_there_is(client: JobCli
     taken = 0
     while jobs := await client.claim(max=100, lease_seconds=10):
         taken += len(jobs)
-    client.stage.clock.advance(10)
-    await client.stage.sweep()
+    client.api.clock.advance(10)
+    await client.api.sweep()
     assert taken == count
-    assert await client.stage.metric("interlock_leases_lost_total") == count
-    pending = await client.stage.get("jobs?state=RUNNING")
+    assert await client.api.metric("interlock_leases_lost_total") == count
+    pending = await client.api.get("jobs?state=RUNNING")
     assert pending["items"] == []

@@ -7,7 +7,7 @@ from tests.rooms.jobs.job_client import JobClient
 
 
 async def take(client: JobClient, job: str, by: str | None = None) -> Seen:
-    return await client.stage.call("POST", f"jobs/{job}/claim", by or client.worker, {"lease_seconds": 30})
+    return await client.api.call("POST", f"jobs/{job}/claim", by or client.worker, {"lease_seconds": 30})
 
 
 async def test_a_claim_on_several_topics_takes_no_more_than_it_asked_for(client: JobClient) -> None:
@@ -20,9 +20,9 @@ async def test_a_claim_on_several_topics_takes_no_more_than_it_asked_for(client:
 async def test_a_job_whose_worker_lost_it_is_taken_by_name_under_the_next_fence(client: JobClient) -> None:
     job = await client.submit()
     first = (await take(client, job)).document
-    client.stage.clock.advance(29)
+    client.api.clock.advance(29)
     assert (await take(client, job, by=client.other)).status == 409
-    client.stage.clock.advance(1)
+    client.api.clock.advance(1)
 
     second = await take(client, job, by=client.other)
 
@@ -34,7 +34,7 @@ async def test_a_job_whose_worker_lost_it_is_taken_by_name_under_the_next_fence(
 async def test_a_job_that_was_lost_for_the_last_time_is_not_taken_any_more(client: JobClient) -> None:
     job = await client.submit(max_attempts=1)
     await take(client, job)
-    client.stage.clock.advance(30)
+    client.api.clock.advance(30)
     seen = await take(client, job, by=client.other)
     assert (seen.status, seen.word, seen.document["state"]) == (409, "not_actionable", "FAILED")
 
@@ -49,7 +49,7 @@ async def test_a_job_that_is_done_is_not_taken_any_more(client: JobClient) -> No
 async def test_a_submitter_who_may_not_submit_any_more_takes_nothing(client: JobClient) -> None:
     job = await client.submit()
     lost = {"roles": ["audit"]}
-    assert (await client.stage.call("PUT", "principals/bot", client.stage.admin, lost)).status == 200
+    assert (await client.api.call("PUT", "principals/bot", client.api.admin, lost)).status == 200
     assert (await take(client, job, by=client.bot)).word == "forbidden"
 
 
@@ -58,20 +58,20 @@ async def test_a_job_that_was_lost_and_may_not_run_any_more_is_settled_by_the_cl
 ) -> None:
     job = await client.submit()
     await take(client, job)
-    await client.stage.policy("version: v1\nrules: [{id: frozen, when: {topic: '**'}, decision: deny}]\n")
-    client.stage.clock.advance(600)
+    await client.api.policy("version: v1\nrules: [{id: frozen, when: {topic: '**'}, decision: deny}]\n")
+    client.api.clock.advance(600)
 
     assert await client.claim() == []
 
-    assert (await client.stage.job(job))["state"] == "DENIED"
-    assert (await client.stage.audit(job))[-2:] == [("lose", "done"), ("deny", "done")]
+    assert (await client.api.job(job))["state"] == "DENIED"
+    assert (await client.api.audit(job))[-2:] == [("lose", "done"), ("deny", "done")]
 
 
 async def test_a_job_whose_target_moved_is_told_where_it_went(client: JobClient) -> None:
     target = {"key": "doc", "version": "v1"}
     free, asked = await client.submit(target=target), await client.approved(target=target)
-    await client.stage.call("POST", "targets/doc/touch", client.ada, {"version": "v2"})
+    await client.api.call("POST", "targets/doc/touch", client.ada, {"version": "v2"})
     for job, state in ((free, "DENIED"), (asked, "APPROVAL")):
         seen = await take(client, job)
         assert (seen.status, seen.document["state"]) == (409, state)
-        assert (await client.stage.job(job))["state"] == state
+        assert (await client.api.job(job))["state"] == state

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.harness.in_process_api import open_stage
+from tests.harness.in_process_api import open_api
 from tests.rooms.leases.lease_client import LeaseClient
 
 
 @pytest.fixture
 async def client() -> AsyncIterator[LeaseClient]:
     """A service on an empty memory store with a virtual clock, and three agents who want the same things."""
-    async with open_stage() as stage:
-        yield await LeaseClient(stage).open()
+    async with open_api() as api:
+        yield await LeaseClient(api).open()

@@ -1,4 +1,4 @@
-"""A stage with agents who want the same things: shorthand for acquiring, using and losing leases."""
+"""The API with agents who want the same things: shorthand for acquiring, using and losing leases."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from interlock.rooms.identity.model import Caller
 from interlock.rooms.leases.acquisition import Acquired, AcquireLease
 from interlock.rooms.leases.model import Mode
 from interlock.rooms.leases.refusals import LeaseHeld
-from tests.harness.in_process_api import Seen, Stage
+from tests.harness.in_process_api import InProcessApi, Seen
 
 NAMES = ("ann", "bob", "cyd")
 
 
 class LeaseClient:
-    """A stage and the keys of `ann`, `bob` and `cyd`."""
+    """The API and the keys of `ann`, `bob` and `cyd`."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, api: InProcessApi) -> None:
+        self.api = api
         self.keys: dict[str, str] = {}
         self._numbers = iter(range(1_000_000))
 
     async def open(self) -> LeaseClient:
         for name in NAMES:
-            self.keys[name] = await self.stage.agent(name, "submit")
+            self.keys[name] = await self.api.agent(name, "submit")
         return self
 
     def advance(self, seconds: float) -> None:
-        self.stage.clock.advance(seconds)
+        self.api.clock.advance(seconds)
 
     async def ask(self, resource: str, by: str = "ann", **fields: Any) -> Seen:
         """Try to acquire, and see what comes back."""
         body = {"resource": resource, "ttl_seconds": 60, **fields}
-        return await self.stage.call("POST", "leases", self.keys[by], body)
+        return await self.api.call("POST", "leases", self.keys[by], body)
 
     async def take(self, resource: str, by: str = "ann", **fields: Any) -> dict[str, Any]:
         """Acquire what must be free."""
@@ -50,7 +50,7 @@ class LeaseClient:
     async def call(self, verb: str, lease: dict[str, Any], by: str = "ann", **fields: Any) -> Seen:
         """renew, checkpoint, suspend, resume, handoff, release or check."""
         body = {"fence": lease["fence"], **fields}
-        return await self.stage.call("POST", f"leases/{lease['lease_id']}/{verb}", self.keys[by], body)
+        return await self.api.call("POST", f"leases/{lease['lease_id']}/{verb}", self.keys[by], body)
 
     async def do(self, verb: str, lease: dict[str, Any], by: str = "ann", **fields: Any) -> dict[str, Any]:
         """The same, which must succeed."""
@@ -59,10 +59,10 @@ class LeaseClient:
         return seen.document
 
     async def read(self, lease: dict[str, Any]) -> dict[str, Any]:
-        return await self.stage.get(f"leases/{lease['lease_id']}")
+        return await self.api.get(f"leases/{lease['lease_id']}")
 
     async def terms(self, **fields: Any) -> None:
-        seen = await self.stage.call("PUT", "leases/terms", self.stage.admin, fields)
+        seen = await self.api.call("PUT", "leases/terms", self.api.admin, fields)
         assert seen.status == 200, seen.document
 
     async def wait(
@@ -80,6 +80,6 @@ class LeaseClient:
             ttl_seconds=ttl_seconds,
         )
         try:
-            return await self.stage.service.kernel.run(command)
+            return await self.api.service.kernel.run(command)
         except LeaseHeld:
             return None

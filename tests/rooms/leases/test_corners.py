@@ -39,7 +39,7 @@ async def test_what_is_kept_for_somebody_does_not_shut_them_out(client: LeaseCli
 
 async def test_nothing_is_handed_to_somebody_without_a_live_key(client: LeaseClient) -> None:
     key = client.keys["bob"].split("_")[1]
-    assert (await client.stage.call("POST", f"api-keys/{key}/revoke", client.stage.admin, {})).status == 200
+    assert (await client.api.call("POST", f"api-keys/{key}/revoke", client.api.admin, {})).status == 200
     assert (await hand_on(client, "r", "bob")).status in (404, 409)
     assert (await client.refused("r", by="cyd"))["holder"]["principal"] == "ann"
 
@@ -60,8 +60,8 @@ async def test_a_wait_that_was_cut_short_meanwhile_is_not_begun_again(client: Le
 
 async def test_a_conflict_from_before_a_wait_is_still_there_after_it(client: LeaseClient) -> None:
     lease = await client.take("r")
-    ada = await client.stage.person("ada")
-    await client.stage.call("POST", "targets/r/touch", ada, {"version": "v2"})
+    ada = await client.api.person("ada")
+    await client.api.call("POST", "targets/r/touch", ada, {"version": "v2"})
     await client.do("suspend", lease, **REVIEW)
     assert (await client.do("resume", lease))["state"] == "conflict_detected"
 
@@ -76,7 +76,7 @@ async def test_saying_nothing_after_saying_something_is_no_progress(client: Leas
 
 async def test_a_lease_on_everything_under_a_path_covers_that_and_no_more(client: LeaseClient) -> None:
     lease = await client.take("r/**")
-    stored = await client.stage.service.store.get(LEASES, "default", lease["lease_id"])
+    stored = await client.api.service.store.get(LEASES, "default", lease["lease_id"])
     assert stored is not None
     covered = {key: stored.covers(key) for key in ("r", "r/a", "r/a/b", "rx", "q", "q/r")}
     assert covered == {"r": True, "r/a": True, "r/a/b": True, "rx": False, "q": False, "q/r": False}

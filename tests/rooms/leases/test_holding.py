@@ -118,9 +118,9 @@ async def test_a_lease_a_moment_before_its_end_is_still_held(client: LeaseClient
 async def test_the_sweep_ends_what_nobody_asked_for(client: LeaseClient) -> None:
     lost = await client.take("repo:a", ttl_seconds=10)
     client.advance(12)
-    await client.stage.sweep()
-    assert "lease.stale" in await client.stage.events(lost["lease_id"])
-    assert ("lease_expire", "done") in await client.stage.audit("repo:a")
+    await client.api.sweep()
+    assert "lease.stale" in await client.api.events(lost["lease_id"])
+    assert ("lease_expire", "done") in await client.api.audit("repo:a")
 
 
 async def test_releasing_twice_changes_nothing(client: LeaseClient) -> None:
@@ -144,7 +144,7 @@ async def test_a_lease_that_was_given_up_is_good_for_nothing_although_its_time_i
     for write, fields in late.items():
         assert (await client.call(write, lease, **fields)).word == "fence_stale"
     begin = {"request_hash": "sha256:one", "lease": {"id": lease["lease_id"], "fence": lease["fence"]}}
-    seen = await client.stage.call("POST", "effects/a/begin", client.keys["ann"], begin)
+    seen = await client.api.call("POST", "effects/a/begin", client.keys["ann"], begin)
     assert (seen.status, seen.word) == (409, "fence_stale")
 
 
@@ -166,7 +166,7 @@ async def test_releasing_what_one_has_handed_on_changes_nothing(client: LeaseCli
     assert (await client.do("release", lease))["state"] == "handed_off"
     await client.refused("r", by="cyd")
     assert (await client.call("release", lease, by="bob")).word == "fence_stale"
-    conflicts = (await client.stage.get("conflicts"))["items"]
+    conflicts = (await client.api.get("conflicts"))["items"]
     assert [side["actor"] for each in conflicts for side in each["competing"]] == ["ann", "bob"]
 
 
@@ -213,7 +213,7 @@ async def test_a_stale_fence_leaves_a_conflict_and_repeats_are_counted_into_it(c
     seen = [await client.call(verb, lost) for verb in ("renew", "renew", "release")]
     assert {each.word for each in seen} == {"fence_stale"}
     assert len({each.document["conflict_id"] for each in seen}) == 1
-    page = await client.stage.get("conflicts?state=open")
+    page = await client.api.get("conflicts?state=open")
     assert [found["kind"] for found in page["items"]] == ["stale_fence"]
 
 
@@ -243,6 +243,6 @@ async def test_a_shared_resource_has_a_bounded_number_of_holders(client: LeaseCl
 
 async def test_another_tenants_lease_is_absent(client: LeaseClient) -> None:
     lease = await client.take("repo:a")
-    client.keys["eve"] = await client.stage.agent("eve", tenant="other")
+    client.keys["eve"] = await client.api.agent("eve", tenant="other")
     assert (await client.call("renew", lease, by="eve")).status == 404
     await client.take("repo:a", by="eve")

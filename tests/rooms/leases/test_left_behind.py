@@ -15,7 +15,7 @@ from tests.rooms.leases.lease_client import LeaseClient
 
 async def told(client: LeaseClient, resource: str) -> list[tuple[str, str, str]]:
     """Action, actor and outcome of every audit entry about a resource, oldest first."""
-    entries = (await client.stage.get(f"audit?subject={resource}"))["items"]
+    entries = (await client.api.get(f"audit?subject={resource}"))["items"]
     return [(entry["action"], entry["actor"], entry["outcome"]) for entry in reversed(entries)]
 
 
@@ -25,7 +25,7 @@ async def test_a_leases_life_is_audited_and_announced(client: LeaseClient) -> No
     await client.call("renew", lease)
     lost = await client.take("r", ttl_seconds=5)
     client.advance(6)
-    await client.stage.sweep()
+    await client.api.sweep()
 
     assert await told(client, "r") == [
         ("lease_acquire", "ann", "done"),
@@ -34,18 +34,18 @@ async def test_a_leases_life_is_audited_and_announced(client: LeaseClient) -> No
         ("lease_acquire", "ann", "done"),
         ("lease_expire", "interlock", "done"),
     ]
-    assert (await client.stage.events(lease["lease_id"]))[0] == "lease.acquired"
+    assert (await client.api.events(lease["lease_id"]))[0] == "lease.acquired"
     assert (await client.read(lost))["state"] == "stale"
 
 
 async def test_a_settled_conflict_is_audited_and_announced(client: LeaseClient) -> None:
     lease = await client.take("r")
-    ada = await client.stage.person("ada", "review,operate")
-    touched = await client.stage.call("POST", "targets/r/touch", ada, {"version": "v2"})
+    ada = await client.api.person("ada", "review,operate")
+    touched = await client.api.call("POST", "targets/r/touch", ada, {"version": "v2"})
     body = {"resolution": "keep_second", "note": "we talked"}
-    await client.stage.call("POST", f"conflicts/{touched.document['conflict_id']}/resolve", ada, body)
+    await client.api.call("POST", f"conflicts/{touched.document['conflict_id']}/resolve", ada, body)
     assert ("lease_settle", "ada", "done") in await told(client, "r")
-    assert (await client.stage.events(lease["lease_id"]))[-1] == "lease.settled"
+    assert (await client.api.events(lease["lease_id"]))[-1] == "lease.settled"
 
 
 async def test_a_stale_fence_tells_who_came_with_what_and_how_it_stands(client: LeaseClient) -> None:
@@ -56,7 +56,7 @@ async def test_a_stale_fence_tells_who_came_with_what_and_how_it_stands(client: 
     for name in ("ann", "bob"):
         await client.call("renew", lease, by=name)
 
-    found: list[Any] = list(reversed((await client.stage.get("conflicts?kind=stale_fence"))["items"]))
+    found: list[Any] = list(reversed((await client.api.get("conflicts?kind=stale_fence"))["items"]))
 
     stands = ("ann", "2030-01-01T00:00:10Z", "released")
     for conflict, name in zip(found, ("ann", "bob"), strict=True):
@@ -75,7 +75,7 @@ async def test_a_stale_fence_names_who_holds_the_resource_instead(client: LeaseC
     refused = await client.call(verb, lost)
 
     assert (refused.status, refused.word, refused.document["holder"]) == (409, "fence_stale", "bob")
-    (conflict,) = (await client.stage.get("conflicts?kind=stale_fence"))["items"]
+    (conflict,) = (await client.api.get("conflicts?kind=stale_fence"))["items"]
     assert [(side["actor"], side["at"], side["what"]) for side in conflict["competing"]] == [
         ("bob", "2030-01-01T00:00:10Z", "claimed"),
         ("ann", "2030-01-01T00:00:20Z", "came with a fence that does not hold it"),
@@ -87,7 +87,7 @@ async def test_whoever_comes_with_anothers_fence_is_told_since_when_it_is_held(c
     held = await client.take("r")
     client.advance(10)
     await client.call("renew", held, "bob")
-    (conflict,) = (await client.stage.get("conflicts?kind=stale_fence"))["items"]
+    (conflict,) = (await client.api.get("conflicts?kind=stale_fence"))["items"]
     sides = [(side["actor"], side["at"]) for side in conflict["competing"]]
     assert sides == [("ann", "2030-01-01T00:00:00Z"), ("bob", "2030-01-01T00:00:10Z")]
 
@@ -97,7 +97,7 @@ async def test_a_fence_that_ran_out_is_shown_as_such_though_no_sweep_has_run(cli
     client.advance(10)
     refused = await client.call("renew", lost)
     assert "holder" not in refused.document
-    (conflict,) = (await client.stage.get("conflicts?kind=stale_fence"))["items"]
+    (conflict,) = (await client.api.get("conflicts?kind=stale_fence"))["items"]
     stands = conflict["competing"][0]
     assert (stands["at"], stands["what"]) == ("2030-01-01T00:00:05Z", "stale")
 
@@ -131,7 +131,7 @@ async def test_a_lease_is_not_found_under_another_resource(client: LeaseClient) 
     caller = Caller(tenant="default", principal="ann")
     renew = RenewLease(caller=caller, lease_id=lease["lease_id"], resource="other", fence=lease["fence"])
     with pytest.raises(NotFound):
-        await client.stage.service.kernel.run(renew)
+        await client.api.service.kernel.run(renew)
 
 
 async def test_whoever_leaves_the_line_holds_nobody_up(client: LeaseClient) -> None:
@@ -139,7 +139,7 @@ async def test_whoever_leaves_the_line_holds_nobody_up(client: LeaseClient) -> N
     assert await client.wait("r/a", "bob", "b") is None
     assert await client.wait("r/a", "cyd", "c") is None
     caller = Caller(tenant="default", principal="bob")
-    await client.stage.service.kernel.run(LeaveLeaseLine(caller=caller, resource="r/a", ticket="b"))
+    await client.api.service.kernel.run(LeaveLeaseLine(caller=caller, resource="r/a", ticket="b"))
     await client.do("release", lease)
     taken = await client.wait("r/a", "cyd", "c")
     assert taken is not None

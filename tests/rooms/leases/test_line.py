@@ -126,11 +126,11 @@ async def test_the_line_can_be_read(client: LeaseClient) -> None:
     # Reading goes by this process's clock, so the clock of this store must stand at now.
     from datetime import UTC, datetime
 
-    client.stage.clock.now = datetime.now(UTC)
+    client.api.clock.now = datetime.now(UTC)
     await client.take("repo:a")
     await client.wait("repo:a", "bob", "one")
     await client.wait("repo:a", "cyd", "two", "shared")
-    found = (await client.stage.get("leases/waiting"))["items"]
+    found = (await client.api.get("leases/waiting"))["items"]
     assert [(each["principal"], each["mode"]) for each in found] == [("bob", "exclusive"), ("cyd", "shared")]
 
 

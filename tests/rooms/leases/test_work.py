@@ -33,7 +33,7 @@ async def test_a_successor_gets_the_last_checkpoint_whole_however_the_lease_ende
     else:
         client.advance(12)
     if ended == "stale and swept":
-        await client.stage.sweep()
+        await client.api.sweep()
     taken = await client.take("repo:a", by="bob")
     before = taken["predecessor"]
     assert (before["owner"], before["ended"]) == ("ann", ended.split(maxsplit=1)[0])
@@ -96,13 +96,13 @@ async def test_the_last_twenty_checkpoints_stay_readable_after_the_lease_is_gone
         await client.do("checkpoint", lease, done=number)
     client.advance(11)
     await client.take("repo:a", by="bob")
-    found = (await client.stage.get(f"leases/{lease['lease_id']}/checkpoints"))["items"]
+    found = (await client.api.get(f"leases/{lease['lease_id']}/checkpoints"))["items"]
     assert [each["number"] for each in found] == list(range(30, 10, -1))
     assert [each["done"] for each in found] == list(range(30, 10, -1))
 
 
 async def test_nothing_is_handed_to_somebody_who_could_not_take_it(client: LeaseClient) -> None:
-    await client.stage.key("clerk", "person", "audit")
+    await client.api.key("clerk", "person", "audit")
     lease = await client.take("repo:a")
     seen = await client.call("handoff", lease, to="clerk")
     assert (seen.status, seen.word) == (409, "not_actionable")
@@ -113,7 +113,7 @@ async def test_the_checkpoint_of_a_hand_off_is_in_the_history(client: LeaseClien
     lease = await client.take("repo:a")
     await client.do("checkpoint", lease, done=1)
     await client.do("handoff", lease, checkpoint={"done": 2})
-    found = (await client.stage.get(f"leases/{lease['lease_id']}/checkpoints"))["items"]
+    found = (await client.api.get(f"leases/{lease['lease_id']}/checkpoints"))["items"]
     assert [(each["number"], each["done"]) for each in found] == [(2, 2), (1, 1)]
 
 
@@ -215,20 +215,20 @@ async def test_only_a_suspended_lease_resumes(client: LeaseClient) -> None:
 
 async def test_an_owner_learns_of_a_conflict_at_its_next_renewal(client: LeaseClient) -> None:
     lease = await client.take("file:a")
-    human = await client.stage.person("hal", "review")
-    touched = await client.stage.call("POST", "targets/file:a/touch", human, {"version": "2"})
+    human = await client.api.person("hal", "review")
+    touched = await client.api.call("POST", "targets/file:a/touch", human, {"version": "2"})
     assert touched.status == 200, touched.document
     renewed = await client.do("renew", lease)
     assert renewed["state"] == "conflict_detected"
-    conflict = await client.stage.get(f"conflicts/{renewed['conflict_id']}")
+    conflict = await client.api.get(f"conflicts/{renewed['conflict_id']}")
     assert conflict["affected"]["lease"] == lease["lease_id"]
 
 
 async def test_a_conflict_while_waiting_for_a_person_is_still_there_on_resuming(client: LeaseClient) -> None:
     lease = await client.take("file:a")
     await client.do("suspend", lease, reason="waiting_on_review")
-    human = await client.stage.person("hal", "review")
-    await client.stage.call("POST", "targets/file:a/touch", human, {"version": "2"})
+    human = await client.api.person("hal", "review")
+    await client.api.call("POST", "targets/file:a/touch", human, {"version": "2"})
     resumed = await client.do("resume", lease)
     assert resumed["state"] == "conflict_detected"
     assert resumed["conflict_id"]
@@ -251,3 +251,15 @@ async def test_a_check_tells_a_sink_what_is_current(client: LeaseClient) -> None
     assert (checked["current"], checked["state"]) == (False, "stale")
     later = await client.take("repo:a", by="bob")
     assert (await client.do("check", lease))["current_fence"] == later["fence"] > lease["fence"]
+
+
+async def test_a_list_of_leases_says_who_had_each_before(client: LeaseClient) -> None:
+    lease = await client.take("repo:a")
+    await client.do("handoff", lease, to="bob", checkpoint={"done": "half"})
+    await client.take("repo:a", by="bob")
+    await client.take("repo:b", by="bob")
+    page = await client.api.get("leases?live=true")
+    before = {each["resource"]: each["predecessor"] for each in page["items"]}
+    assert before["repo:b"] is None
+    assert (before["repo:a"]["owner"], before["repo:a"]["ended"]) == ("ann", "handed_off")
+    assert before["repo:a"]["checkpoint"]["done"] == "half"

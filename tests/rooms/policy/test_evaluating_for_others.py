@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.in_process_api import Stage
+from tests.harness.in_process_api import InProcessApi
 
 POLICY = """
 version: v1
@@ -17,22 +17,22 @@ rules:
 """
 
 
-async def rule_for(stage: Stage, **actor: Any) -> str | None:
-    seen = await stage.call("POST", "policy/evaluate", stage.admin, {"topic": "pay", "actor": actor})
+async def rule_for(api: InProcessApi, **actor: Any) -> str | None:
+    seen = await api.call("POST", "policy/evaluate", api.admin, {"topic": "pay", "actor": actor})
     assert seen.status == 200, seen.document
     return seen.document["rule"]
 
 
-async def test_a_principal_that_is_known_here_is_asked_for_as_it_is(stage: Stage) -> None:
-    await stage.policy(POLICY)
-    bot = await stage.agent("bot", owner="ada")
-    payer = await stage.agent("payer", groups=("payers",))
-    await stage.person("eve")
+async def test_a_principal_that_is_known_here_is_asked_for_as_it_is(api: InProcessApi) -> None:
+    await api.policy(POLICY)
+    bot = await api.agent("bot", owner="ada")
+    payer = await api.agent("payer", groups=("payers",))
+    await api.person("eve")
 
     for name, key in (("bot", bot), ("payer", payer)):
-        submitted = await stage.propose(key)
-        assert await rule_for(stage, id=name) == submitted.document["decision"]["rule"]
-    assert await rule_for(stage, id="eve") == "manned"
+        submitted = await api.propose(key)
+        assert await rule_for(api, id=name) == submitted.document["decision"]["rule"]
+    assert await rule_for(api, id="eve") == "manned"
 
 
 @pytest.mark.parametrize(
@@ -40,15 +40,15 @@ async def test_a_principal_that_is_known_here_is_asked_for_as_it_is(stage: Stage
     [({"owner": "ada"}, "owned"), ({"owner": None}, "grouped"), ({"owner": None, "groups": []}, None)],
 )
 async def test_what_is_told_of_an_actor_goes_before_what_is_known(
-    stage: Stage, told: dict[str, Any], rule: str | None
+    api: InProcessApi, told: dict[str, Any], rule: str | None
 ) -> None:
-    await stage.policy(POLICY)
-    await stage.agent("bot", owner="ada", groups=("payers",))
+    await api.policy(POLICY)
+    await api.agent("bot", owner="ada", groups=("payers",))
 
-    assert await rule_for(stage, id="bot", **told) == rule
+    assert await rule_for(api, id="bot", **told) == rule
 
 
-async def test_an_actor_that_nobody_knows_is_an_agent_of_nobody(stage: Stage) -> None:
-    await stage.policy(POLICY)
-    assert await rule_for(stage, id="stranger") is None
-    assert await rule_for(stage, id="stranger", kind="person") == "manned"
+async def test_an_actor_that_nobody_knows_is_an_agent_of_nobody(api: InProcessApi) -> None:
+    await api.policy(POLICY)
+    assert await rule_for(api, id="stranger") is None
+    assert await rule_for(api, id="stranger", kind="person") == "manned"

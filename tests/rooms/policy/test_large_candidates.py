@@ -8,7 +8,7 @@ import gc
 import pytest
 
 from interlock.rooms.policy.evaluation import CompiledPolicy
-from tests.harness.in_process_api import ASK, Stage
+from tests.harness.in_process_api import ASK, InProcessApi
 
 RULES = 400
 SERVED_MIN = 10
@@ -23,14 +23,14 @@ def large(name: str) -> str:
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "simulate"])
-async def test_others_are_served_while_a_large_candidate_is_read(stage: Stage, verb: str) -> None:
-    await stage.policy(ASK)
+async def test_others_are_served_while_a_large_candidate_is_read(api: InProcessApi, verb: str) -> None:
+    await api.policy(ASK)
     asked = {"policy": large(f"{verb}_")} | ({"topic": "pay"} if verb == "evaluate" else {})
-    asking = asyncio.create_task(stage.call("POST", f"policy/{verb}", stage.admin, asked))
+    asking = asyncio.create_task(api.call("POST", f"policy/{verb}", api.admin, asked))
 
     served = 0
     while not asking.done():
-        await stage.get("policy")
+        await api.get("policy")
         served += 1
         await asyncio.sleep(0)
 
@@ -38,22 +38,22 @@ async def test_others_are_served_while_a_large_candidate_is_read(stage: Stage, v
     assert (await asking).status in (200, 503)
 
 
-async def test_others_are_served_while_a_large_policy_is_put_in_force(stage: Stage) -> None:
-    putting = asyncio.create_task(stage.policy(large("put_")))
+async def test_others_are_served_while_a_large_policy_is_put_in_force(api: InProcessApi) -> None:
+    putting = asyncio.create_task(api.policy(large("put_")))
 
     served = 0
     while not putting.done():
-        await stage.get("jobs")
+        await api.get("jobs")
         served += 1
         await asyncio.sleep(0)
 
     assert served >= SERVED_MIN
-    assert (await stage.get("policy"))["snapshot"] == await putting
+    assert (await api.get("policy"))["snapshot"] == await putting
 
 
-async def test_nothing_of_a_candidate_is_kept(stage: Stage) -> None:
-    await stage.policy(ASK)
-    await stage.submit(await stage.agent())
+async def test_nothing_of_a_candidate_is_kept(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    await api.submit(await api.agent())
 
     def compiled() -> int:
         gc.collect()
@@ -62,7 +62,7 @@ async def test_nothing_of_a_candidate_is_kept(stage: Stage) -> None:
     before = compiled()
     for name in ("one", "two", "three"):
         candidate = f"version: v1\nrules:\n  - {{id: {name}, decision: allow}}\n"
-        await stage.call("POST", "policy/evaluate", stage.admin, {"topic": "pay", "policy": candidate})
-        await stage.call("POST", "policy/simulate", stage.admin, {"policy": candidate})
+        await api.call("POST", "policy/evaluate", api.admin, {"topic": "pay", "policy": candidate})
+        await api.call("POST", "policy/simulate", api.admin, {"policy": candidate})
 
     assert compiled() == before

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.in_process_api import Seen, Stage
+from tests.harness.in_process_api import InProcessApi, Seen
 
 RULES = """
 version: v1
@@ -22,13 +22,13 @@ rules:
 """
 
 
-async def submit(stage: Stage, topic: str, **more: Any) -> Seen:
+async def submit(api: InProcessApi, topic: str, **more: Any) -> Seen:
     body = {"topic": topic, "payload": {}, "approval": {"groups": ["ops"]}, **more}
-    return await stage.call("POST", "jobs", await stage.agent(), body)
+    return await api.call("POST", "jobs", await api.agent(), body)
 
 
-async def policy(stage: Stage, mode: str = "enforce") -> None:
-    await stage.policy(RULES.format(mode=mode))
+async def policy(api: InProcessApi, mode: str = "enforce") -> None:
+    await api.policy(RULES.format(mode=mode))
 
 
 @pytest.mark.parametrize(
@@ -47,80 +47,80 @@ async def policy(stage: Stage, mode: str = "enforce") -> None:
     ],
 )
 async def test_people_are_asked_for_no_less_than_the_policy_asks(
-    stage: Stage, topic: str, status: int, asked: tuple[int, list[str]] | None
+    api: InProcessApi, topic: str, status: int, asked: tuple[int, list[str]] | None
 ) -> None:
-    await policy(stage)
+    await policy(api)
 
-    seen = await submit(stage, topic)
+    seen = await submit(api, topic)
 
     assert seen.status == status
     approval = seen.document.get("approval")
     assert asked == (None if approval is None else (approval["quorum"], approval["groups"]))
 
 
-async def test_a_throttle_still_lets_no_more_through(stage: Stage) -> None:
-    await policy(stage)
-    await submit(stage, "slow")
+async def test_a_throttle_still_lets_no_more_through(api: InProcessApi) -> None:
+    await policy(api)
+    await submit(api, "slow")
 
-    assert (await submit(stage, "slow")).status == 429
+    assert (await submit(api, "slow")).status == 429
 
 
 @pytest.mark.parametrize(("topic", "status"), [("free", 202), ("no", 202), ("exec.no", 202), ("broken", 202)])
 async def test_a_policy_that_only_observes_keeps_nobody_from_being_asked(
-    stage: Stage, topic: str, status: int
+    api: InProcessApi, topic: str, status: int
 ) -> None:
-    await policy(stage, "observe")
+    await policy(api, "observe")
 
-    assert (await submit(stage, topic)).status == status
+    assert (await submit(api, topic)).status == status
 
 
 @pytest.mark.parametrize("mode", ["enforce", "observe"])
-async def test_only_those_who_were_asked_decide_and_then_it_may_run(stage: Stage, mode: str) -> None:
-    await policy(stage, mode)
-    olga, eve = await stage.person("olga", groups=("ops",)), await stage.person("eve")
-    job = (await submit(stage, "free")).document["id"]
-    hand = await stage.key("hand", "worker", "work")
+async def test_only_those_who_were_asked_decide_and_then_it_may_run(api: InProcessApi, mode: str) -> None:
+    await policy(api, mode)
+    olga, eve = await api.person("olga", groups=("ops",)), await api.person("eve")
+    job = (await submit(api, "free")).document["id"]
+    hand = await api.key("hand", "worker", "work")
 
-    assert (await stage.approve(job, eve)).word == "not_eligible"
-    assert (await stage.approve(job, olga)).word == "approved"
-    claimed = await stage.call("POST", "jobs/claim", hand, {"topics": ["free"]})
+    assert (await api.approve(job, eve)).word == "not_eligible"
+    assert (await api.approve(job, olga)).word == "approved"
+    claimed = await api.call("POST", "jobs/claim", hand, {"topics": ["free"]})
     assert [each["id"] for each in claimed.document["jobs"]] == [job]
 
 
-async def test_an_edit_and_a_refresh_ask_the_same_people_again(stage: Stage) -> None:
-    await policy(stage)
-    ada = await stage.person("ada")
-    job = (await submit(stage, "free")).document["id"]
+async def test_an_edit_and_a_refresh_ask_the_same_people_again(api: InProcessApi) -> None:
+    await policy(api)
+    ada = await api.person("ada")
+    job = (await submit(api, "free")).document["id"]
 
-    edited = await stage.call("POST", f"approvals/{job}/edit", ada, {"payload": {"n": 1}, "reason": "better"})
-    refreshed = await stage.call("POST", f"approvals/{job}/refresh", ada, {})
+    edited = await api.call("POST", f"approvals/{job}/edit", ada, {"payload": {"n": 1}, "reason": "better"})
+    refreshed = await api.call("POST", f"approvals/{job}/refresh", ada, {})
 
     for seen in (edited, refreshed):
         assert (seen.document["state"], seen.document["approval"]["groups"]) == ("APPROVAL", ["ops"])
 
 
-async def test_the_policy_explains_what_asking_people_comes_to(stage: Stage) -> None:
-    await policy(stage)
+async def test_the_policy_explains_what_asking_people_comes_to(api: InProcessApi) -> None:
+    await policy(api)
     body = {"topic": "exec.unknown", "payload": {}, "approval": {"groups": ["ops"]}}
 
-    seen = await stage.call("POST", "policy/evaluate", await stage.agent(), body)
+    seen = await api.call("POST", "policy/evaluate", await api.agent(), body)
 
     assert (seen.document["decision"], seen.document["approval"]["groups"]) == ("require_human", ["ops"])
 
 
-async def test_whom_the_submitter_asks_is_no_part_of_what_is_hashed(stage: Stage) -> None:
-    await policy(stage)
-    asked = await submit(stage, "free")
-    plain = await stage.call("POST", "jobs", await stage.agent(), {"topic": "free", "payload": {}})
+async def test_whom_the_submitter_asks_is_no_part_of_what_is_hashed(api: InProcessApi) -> None:
+    await policy(api)
+    asked = await submit(api, "free")
+    plain = await api.call("POST", "jobs", await api.agent(), {"topic": "free", "payload": {}})
 
     assert asked.document["job_hash"] == plain.document["job_hash"]
 
 
-async def test_interlocks_own_label_says_nothing_if_the_submitter_wrote_it(stage: Stage) -> None:
-    await policy(stage)
-    bot = await stage.agent()
+async def test_interlocks_own_label_says_nothing_if_the_submitter_wrote_it(api: InProcessApi) -> None:
+    await policy(api)
+    bot = await api.agent()
     plain, labelled = [
-        await stage.call("POST", "jobs", bot, {"topic": "free", "payload": {}, "labels": labels})
+        await api.call("POST", "jobs", bot, {"topic": "free", "payload": {}, "labels": labels})
         for labels in ({"team": "ops"}, {"team": "ops", "approval_granted": "true"})
     ]
 

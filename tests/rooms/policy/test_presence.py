@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from interlock.rooms.policy.evaluation import Actor, Budget, PolicyInput, compile_policy, evaluate
 from interlock.rooms.policy.expressions import compile_expression
 from interlock.rooms.policy.parser import check_policy, parse_policy
-from tests.harness.in_process_api import Stage
+from tests.harness.in_process_api import InProcessApi
 
 
 def warned(expression: str) -> list[str]:
@@ -118,23 +118,23 @@ def test_an_expression_without_a_warning_never_fails_for_a_missing_field(
         assert said.failure.field in warned(expression)
 
 
-async def test_putting_a_policy_in_force_answers_with_its_warnings(stage: Stage) -> None:
+async def test_putting_a_policy_in_force_answers_with_its_warnings(api: InProcessApi) -> None:
     text = "version: v1\nrules:\n  - {id: a, if: payload.amount > 1, decision: deny}\n"
 
-    seen = await stage.call("PUT", "policy", stage.admin, text.encode())
+    seen = await api.call("PUT", "policy", api.admin, text.encode())
 
     [warning] = seen.document["warnings"]
     assert (seen.status, warning["line"], warning["column"], warning["path"]) == (200, 3, 17, "rules[0].if")
     assert "has(payload.amount) && …" in warning["reason"]
 
 
-async def test_evaluate_shows_the_rule_that_failed_and_why(stage: Stage) -> None:
-    await stage.policy(
+async def test_evaluate_shows_the_rule_that_failed_and_why(api: InProcessApi) -> None:
+    await api.policy(
         "version: v1\nrules:\n  - {id: first, when: {env: x}, decision: allow}\n"
         "  - {id: odd, if: payload.amount > 1, decision: allow}\n"
     )
 
-    seen = await stage.call("POST", "policy/evaluate", await stage.agent(), {"topic": "pay"})
+    seen = await api.call("POST", "policy/evaluate", await api.agent(), {"topic": "pay"})
 
     told = seen.document
     assert (seen.status, told["decision"], told["rule"]) == (200, "deny", "odd")
@@ -143,14 +143,14 @@ async def test_evaluate_shows_the_rule_that_failed_and_why(stage: Stage) -> None
     assert [missed["rule"] for missed in told["trail"]] == ["first"]
 
 
-async def test_simulate_shows_which_jobs_a_rule_would_fail_on(stage: Stage) -> None:
-    await stage.policy("version: v1\ndefault: allow\nrules: [{id: no, when: {topic: no}, decision: deny}]\n")
-    bot = await stage.agent()
+async def test_simulate_shows_which_jobs_a_rule_would_fail_on(api: InProcessApi) -> None:
+    await api.policy("version: v1\ndefault: allow\nrules: [{id: no, when: {topic: no}, decision: deny}]\n")
+    bot = await api.agent()
     for topic in ("pay", "no"):
-        await stage.propose(bot, {"other": 1}, topic)
+        await api.propose(bot, {"other": 1}, topic)
     candidate = "version: v1\nrules: [{id: odd, if: payload.amount > 1, decision: allow}]\n"
 
-    seen = await stage.call("POST", "policy/simulate", stage.admin, {"policy": candidate})
+    seen = await api.call("POST", "policy/simulate", api.admin, {"policy": candidate})
 
     changes = {change["topic"]: change for change in seen.document["changes"]}
     assert {topic: change["differs"] for topic, change in changes.items()} == {

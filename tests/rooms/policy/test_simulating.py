@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.in_process_api import ASK, Stage
+from tests.harness.in_process_api import ASK, InProcessApi
 
 ASKING = """
 version: v1
@@ -19,8 +19,8 @@ rules:
 RATION = "{id: ration, when: {topic: pay}, decision: throttle, throttle: {rate: 1/h}, then: require_human}"
 
 
-async def changes(stage: Stage, policy: str) -> list[Any]:
-    seen = await stage.call("POST", "policy/simulate", stage.admin, {"policy": policy})
+async def changes(api: InProcessApi, policy: str) -> list[Any]:
+    seen = await api.call("POST", "policy/simulate", api.admin, {"policy": policy})
     assert seen.status == 200, seen.document
     assert seen.document["unchanged"] == seen.document["examined"] - len(seen.document["changes"])
     return seen.document["changes"]
@@ -40,46 +40,46 @@ async def changes(stage: Stage, policy: str) -> list[Any]:
     ],
 )
 async def test_asking_people_for_something_else_is_a_change(
-    stage: Stage, asked: str, differs: list[str]
+    api: InProcessApi, asked: str, differs: list[str]
 ) -> None:
-    await stage.policy(ASK)
-    job = await stage.submit(await stage.agent())
+    await api.policy(ASK)
+    job = await api.submit(await api.agent())
 
-    found = await changes(stage, ASKING % asked)
+    found = await changes(api, ASKING % asked)
 
     assert [(each["job_id"], each["differs"]) for each in found] == ([(job, differs)] if differs else [])
 
 
-async def test_another_decision_and_another_rule_are_changes(stage: Stage) -> None:
-    await stage.policy(ASK)
-    bot = await stage.agent()
-    await stage.submit(bot)
+async def test_another_decision_and_another_rule_are_changes(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot = await api.agent()
+    await api.submit(bot)
 
-    (denied,) = await changes(stage, "version: v1\n")
-    (renamed,) = await changes(stage, ASK.replace("id: ask", "id: other"))
+    (denied,) = await changes(api, "version: v1\n")
+    (renamed,) = await changes(api, ASK.replace("id: ask", "id: other"))
 
     assert (denied["differs"], denied["after"]["decision"]) == (["decision"], "deny")
     assert (renamed["differs"], renamed["after"]["rule"]) == (["rule"], "other")
 
 
-async def test_the_policy_that_observed_an_empty_bucket_would_change_nothing(stage: Stage) -> None:
+async def test_the_policy_that_observed_an_empty_bucket_would_change_nothing(api: InProcessApi) -> None:
     policy = f"version: v1\nmode: observe\nrules:\n  - {RATION}\n"
-    await stage.policy(policy)
-    bot = await stage.agent()
+    await api.policy(policy)
+    bot = await api.agent()
     for _ in range(2):
-        await stage.submit(bot)
-    seen = [item["decision"]["observed"] for item in (await stage.get("policy/observed"))["items"]]
+        await api.submit(bot)
+    seen = [item["decision"]["observed"] for item in (await api.get("policy/observed"))["items"]]
 
     assert seen == ["throttle", "require_human"]
-    assert await changes(stage, policy) == []
+    assert await changes(api, policy) == []
 
 
-async def test_what_a_workflow_asks_people_is_no_matter_of_the_policy(stage: Stage) -> None:
-    await stage.policy("version: v1\ndefault: allow\n")
+async def test_what_a_workflow_asks_people_is_no_matter_of_the_policy(api: InProcessApi) -> None:
+    await api.policy("version: v1\ndefault: allow\n")
     steps = [{"id": "agree", "kind": "approval"}]
-    await stage.call("PUT", "workflows/report", stage.admin, {"steps": steps})
-    await stage.call("POST", "workflows/report/runs", stage.admin, {})
-    await stage.service.workflows.advance_all()
-    assert len((await stage.get("approvals"))["items"]) == 1
+    await api.call("PUT", "workflows/report", api.admin, {"steps": steps})
+    await api.call("POST", "workflows/report/runs", api.admin, {})
+    await api.service.workflows.advance_all()
+    assert len((await api.get("approvals"))["items"]) == 1
 
-    assert await changes(stage, "version: v1\ndefault: allow\n") == []
+    assert await changes(api, "version: v1\ndefault: allow\n") == []

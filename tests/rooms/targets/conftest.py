@@ -1,4 +1,4 @@
-"""The stage these tests play on."""
+"""The API that these tests call."""
 
 from __future__ import annotations
 

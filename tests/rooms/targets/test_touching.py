@@ -24,7 +24,7 @@ async def test_reporting_the_same_version_again_changes_nothing(actors: Actors) 
     await actors.touch("v1", by=actors.bot)
     target = await actors.target()
     assert (len(target["touches"]), target["touched_by"]) == (1, "ada")
-    assert await actors.stage.events("doc:1") == ["target.touched"]
+    assert await actors.api.events("doc:1") == ["target.touched"]
 
 
 async def test_the_holders_own_touch_is_no_conflict(actors: Actors) -> None:
@@ -110,7 +110,7 @@ async def test_somebody_new_who_is_undercut_is_named(actors: Actors) -> None:
     await actors.submit("v2", by=actors.other)
     second = (await actors.touch("v3"))["conflict_id"]
     assert second != first
-    actors_named = {side["actor"] for side in (await actors.stage.get(f"conflicts/{second}"))["competing"]}
+    actors_named = {side["actor"] for side in (await actors.api.get(f"conflicts/{second}"))["competing"]}
     assert actors_named == {"bot", "other", "ada"}
 
 
@@ -138,18 +138,18 @@ async def test_a_target_shows_who_holds_it_and_what_waits_for_it(actors: Actors)
 
 async def test_an_unknown_target_and_another_tenants_are_not_there(actors: Actors) -> None:
     await actors.touch("v1")
-    stranger = await actors.stage.person("eve", "review", tenant="elsewhere")
+    stranger = await actors.api.person("eve", "review", tenant="elsewhere")
     for key, by in (("doc:9", actors.ada), ("doc:1", stranger)):
-        assert (await actors.stage.call("GET", f"targets/{key}", by)).status == 404
+        assert (await actors.api.call("GET", f"targets/{key}", by)).status == 404
 
 
 async def test_targets_are_listed_by_key_and_prefix(actors: Actors) -> None:
     for key in ("b:1", "a:2", "a:1", "a%3A1"):
         await actors.touch("v1", key)
-    listed = (await actors.stage.get("targets"))["items"]
+    listed = (await actors.api.get("targets"))["items"]
     assert [item["key"] for item in listed] == ["a%3A1", "a:1", "a:2", "b:1"]
-    page = await actors.stage.get("targets?prefix=a:&limit=1")
-    rest = await actors.stage.get(f"targets?prefix=a:&cursor={page['next_cursor']}")
+    page = await actors.api.get("targets?prefix=a:&limit=1")
+    rest = await actors.api.get(f"targets?prefix=a:&cursor={page['next_cursor']}")
     assert [i["key"] for i in (*page["items"], *rest["items"])] == ["a:1", "a:2"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -264,7 +265,7 @@ async def test_a_body_that_somebody_broke_does_not_stop_an_upgrade(
 async def test_a_request_that_somebody_broke_is_on_no_list_after_an_upgrade(
     empty_place: Place, program_knows: Knows, body: str
 ) -> None:
-    program_knows(lambda every: tuple(each for each in every if each.name != "inbox"))
+    program_knows(lambda every: tuple(takewhile(lambda each: each.name != "inbox", every)))
     await reopened(empty_place)
     await write(empty_place, waiting_rows())
     await empty_place.rows(f"UPDATE jobs SET body = {_literal(body)} WHERE id = 'job_{21:032x}'")

@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from interlock.cli.execution.gates import ClientGate, action_id_of
-from interlock.cli.execution.once import Ended, begin, replayed, run_begun
+from interlock.cli.execution.gates import ClientGate, Ended, action_id_of, begin, replayed, run_begun
 from interlock.cli.execution.prepared import Effective, drift, topic_of
 from interlock.cli.execution.process import NotStarted, Signals, Stopped, hearing
 from interlock.kernel.hold import HoldState, RenewalThread
 from interlock.sdk.hold import is_final
-from interlock.sdk.outcomes import Busy, Conflict, Denied, InterlockError, NotFound
+from interlock.sdk.outcomes import (
+    Ambiguous,
+    Busy,
+    Conflict,
+    Denied,
+    Expired,
+    InterlockError,
+    NotFound,
+    Rejected,
+)
 from interlock.wire.problem import Problem
 
 if TYPE_CHECKING:
@@ -74,7 +82,7 @@ def submit(client: Interlock, command: Effective, asked: Asked) -> Job:
 
 
 def settle(client: Interlock, job: Job, wait_seconds: float, tell: Callable[[Job], None]) -> Job:
-    """Wait until nobody has to decide any more. Raises `StillPending`, `Rejected` or `Expired`."""
+    """Wait until the job is decided. Raises `StillPending`, `Rejected` or `Expired`."""
     if not job.is_decided:
         if wait_seconds:
             tell(job)
@@ -107,13 +115,13 @@ def run_approved(client: Interlock, job: Job, command: Effective, approval: Task
 
 
 def _take_back(client: Interlock, job: Job) -> None:
-    """Withdraw what will never run, so that nobody else takes it; as far as it lets us."""
+    """Cancel a job that will never run, so that no worker takes it; if it can still be cancelled."""
     with contextlib.suppress(InterlockError):
         client.cancel(job.id, reason="interlock.yaml asks for more than it was released with")
 
 
 def _end_elsewhere(client: Interlock, job_id: str, refused: Conflict) -> Ended:
-    """How it ended for somebody who was faster. Raises `Busy` while they run it, else what kept us from it."""
+    """How it ended in the process that claimed it first. Raises `Busy` while it runs there, else the refusal."""
     ended = known_end(client, job_id)
     if ended is not None:
         return ended
@@ -227,8 +235,6 @@ def _asks_for_more(job: Job, what: str, advice: str) -> Denied:
 
 
 def _over(job: Job) -> InterlockError:
-    from interlock.sdk.outcomes import Expired, Rejected
-
     said = job.approval
     if job.state == "DENIED" and said is not None and said.state == "rejected":
         reason, by = said.reason or "no reason given", said.decided_by
@@ -267,19 +273,17 @@ def _denied(job: Job) -> Denied:
 
 
 def _unsettled(execution_id: str, effect: Effect) -> InterlockError:
-    from interlock.sdk.outcomes import Ambiguous
-
     action_id, state, begun_by = action_id_of(execution_id), effect.state, effect.begun_by
     begun_at, expires_at = msgspec.to_builtins((effect.begun_at, effect.expires_at))  # as a server spells it
     if state == "IN_PROGRESS":
         detail = (
             f"{execution_id} is running elsewhere, begun by {begun_by} at {begun_at}; "
-            f"wait for it to end. If it was killed, what became of it counts as unknown from {expires_at} on"
+            f"wait for it to end. If it was killed, its outcome counts as unknown from {expires_at} on"
         )
         return Busy(problem_here("effect_in_progress", detail, state=state, begun_by=begun_by))
     detail = (
         f"whether {execution_id} ran is not known: it was begun by {begun_by} at {begun_at} and "
-        f"nobody said how it ended. Find out, then record it with `interlock effect resolve {action_id} "
+        f"its outcome was not recorded. Find out, then record it with `interlock effect resolve {action_id} "
         "committed|not_committed --evidence …`"
     )
     key = effect.downstream_key

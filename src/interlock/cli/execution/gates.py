@@ -1,11 +1,13 @@
-"""What an execution needs from Interlock, embedded or over HTTP: a permission, and a record of the effect."""
+"""Runs a command once: with a permission from Interlock, embedded or over HTTP, and a record of the effect."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
+from interlock.cli.execution.prepared import Effective
+from interlock.cli.execution.process import NotStarted, Signals, Stopped, run
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.refusal import OutcomeUnknown
 from interlock.rooms.grants.claims import ClaimGrant, LookFurther
@@ -34,6 +36,16 @@ class Needed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     claimed_before: bool = False
 
 
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """An execution that is about to run: its effect, and the job or the grant that permits it."""
+
+    action_id: str
+    request_hash: str
+    ttl_seconds: int
+    job_id: str | None = None
+    grant: Needed | None = None
+
+
 class NotGranted(Exception):
     """No grant permits it; nothing was consumed and nothing begun."""
 
@@ -54,18 +66,10 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 class Gate(Protocol):
     """The three questions. Each raises what went wrong; none is asked twice for one execution."""
 
-    def begin(
-        self,
-        action_id: str,
-        request_hash: str,
-        *,
-        ttl_seconds: int,
-        job_id: str | None = None,
-        grant: Needed | None = None,
-    ) -> Begun:
+    def begin(self, attempt: Attempt) -> Begun:
         """Consume what permits it and record that the command is about to run, or neither.
 
-        Raises `NotGranted`, and `MaybeBegun` if nobody can say which.
+        Raises `NotGranted`, and `MaybeBegun` if the answer was lost.
         """
         ...
 
@@ -89,28 +93,21 @@ class LocalGate:
     def __init__(self, kernel: LocalKernel) -> None:
         self._kernel = kernel
 
-    def begin(
-        self,
-        action_id: str,
-        request_hash: str,
-        *,
-        ttl_seconds: int,
-        job_id: str | None = None,
-        grant: Needed | None = None,
-    ) -> Begun:
+    def begin(self, attempt: Attempt) -> Begun:
         """Consume what permits it and record that the command is about to run, or neither."""
         from interlock.rooms.effects.refusals import GrantMissing
         from interlock.rooms.jobs.effect_begin import BeginEffect
 
         command = BeginEffect(
             caller=self._kernel.caller,
-            action_id=action_id,
-            request_hash=request_hash,
-            ttl_seconds=ttl_seconds,
-            job_id=job_id,
+            action_id=attempt.action_id,
+            request_hash=attempt.request_hash,
+            ttl_seconds=attempt.ttl_seconds,
+            job_id=attempt.job_id,
         )
         try:
-            begun = self._kernel.run(command) if grant is None else self._begin_under(command, grant)
+            needed = attempt.grant
+            begun = self._kernel.run(command) if needed is None else self._begin_under(command, needed)
         except GrantMissing as missing:
             raise NotGranted(missing.reason) from missing
         except OutcomeUnknown as lost:
@@ -184,26 +181,18 @@ class ClientGate:
     def __init__(self, client: Interlock) -> None:
         self._client = client
 
-    def begin(
-        self,
-        action_id: str,
-        request_hash: str,
-        *,
-        ttl_seconds: int,
-        job_id: str | None = None,
-        grant: Needed | None = None,
-    ) -> Begun:
+    def begin(self, attempt: Attempt) -> Begun:
         """Consume what permits it and record that the command is about to run, or neither."""
         try:
             effect = self._client.begin_effect(
-                action_id,
-                request_hash=request_hash,
-                ttl_seconds=ttl_seconds,
-                job_id=job_id,
-                grant=msgspec.to_builtins(grant),
+                attempt.action_id,
+                request_hash=attempt.request_hash,
+                ttl_seconds=attempt.ttl_seconds,
+                job_id=attempt.job_id,
+                grant=msgspec.to_builtins(attempt.grant),
             )
         except (Denied, Conflict) as refused:
-            if grant is None or refused.code not in _NOT_GRANTED:
+            if attempt.grant is None or refused.code not in _NOT_GRANTED:
                 raise
             raise NotGranted(refused.problem.fields.get("reason") or str(refused)) from refused
         except Ambiguous as lost:
@@ -224,3 +213,81 @@ class ClientGate:
     def fail(self, action_id: str, fence: int, error: dict[str, Any]) -> None:
         """Record that it surely did not run."""
         self._client.fail_effect(action_id, fence, error, safe_to_retry=True)
+
+
+# The record outlives the command, so that a command which ends in time never leaves its outcome unknown.
+_SETTLING_SECONDS = 120
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How an execution ended; `replayed` if it had run before and did not now.
+
+    `unrecorded` is why the effect's record does not say so, and `fence` what it could still be recorded under;
+    `unfinished` is why its job alone does not. `unheard` is why what it said could not all be passed on.
+    """
+
+    execution_id: str
+    exit_code: int
+    replayed: bool
+    result: dict[str, Any]
+    fence: int = 0
+    unrecorded: str | None = None
+    unfinished: str | None = None
+    unheard: str | None = None
+
+
+def begin(
+    gate: Gate,
+    command: Effective,
+    execution_id: str,
+    *,
+    job_id: str | None = None,
+    grant: Needed | None = None,
+) -> Begun:
+    """Take the right to run it, or learn how it ended before. Raises `NotGranted` or `MaybeBegun`."""
+    attempt = Attempt(
+        action_id=action_id_of(execution_id),
+        request_hash=command.document()["command_hash"],
+        ttl_seconds=command.timeout_seconds + _SETTLING_SECONDS,
+        job_id=job_id,
+        grant=grant,
+    )
+    return gate.begin(attempt)
+
+
+def run_begun(gate: Gate, command: Effective, execution_id: str, begun: Begun, signals: Signals) -> Ended:
+    """Run what was begun and record how it ended. Raises `NotStarted` after recording that nothing happened.
+
+    Once the command has run, no trouble with its record hides how it ended: who saw a failure would run it again.
+    """
+    action_id = action_id_of(execution_id)
+    try:
+        ran = run(command, signals)
+    except NotStarted as error:
+        with signals.stopping():
+            gate.fail(action_id, begun.fence, {"error": str(error)})
+        raise
+    result: dict[str, Any] = msgspec.to_builtins(ran)
+    ended = Ended(
+        execution_id=execution_id,
+        exit_code=ran.exit_code,
+        replayed=False,
+        unheard=result.pop("unheard"),
+        result=result,
+        fence=begun.fence,
+    )
+    try:
+        with signals.stopping():
+            gate.commit(action_id, begun.fence, result)
+    except (Exception, Stopped) as trouble:  # noqa: BLE001 - whatever it is, the command has run
+        return msgspec.structs.replace(ended, unrecorded=str(trouble) or type(trouble).__name__)
+    return ended
+
+
+def replayed(execution_id: str, result: Any) -> Ended:
+    """How it ended when it ran, from its record. A result that another program recorded may lack an exit code."""
+    known = cast("dict[str, Any]", result) if isinstance(result, dict) else {}
+    code = known.get("exit_code")
+    return Ended(
+        execution_id=execution_id, exit_code=code if isinstance(code, int) else 0, replayed=True, result=known
+    )

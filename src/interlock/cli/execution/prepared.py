@@ -160,7 +160,7 @@ def read_stdin(descriptor: int, *, wait: bool) -> bytes | None:
 
 
 def is_silent_pipe(descriptor: int) -> bool:
-    """Whether it is open for somebody to write to, and nobody has yet."""
+    """Whether it is a pipe that is open for writing and still empty."""
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:

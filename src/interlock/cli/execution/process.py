@@ -34,7 +34,7 @@ _SURE_BYTES = 4096
 # Something the command left behind may keep its pipes open; what it still says is no longer waited for.
 _DRAIN_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
-# Somebody else may fill what was ready before we do.
+# Another writer may fill the pipe between the check and the write.
 _PAUSE_SECONDS = 0.001
 
 
@@ -68,9 +68,9 @@ class Stream:
         return len(chunk)
 
     def pass_on(self) -> None:
-        """Write what finds room. Whoever reads us may have gone; the command goes on, and so does its record.
+        """Write as much as fits. If the reader has gone, the command goes on, and so does its record.
 
-        `unheard` is why the rest could not be written, if it was not that nobody reads it.
+        `unheard` is why the rest could not be written, unless the reader has gone.
         """
         try:
             while self.left and self._room.poll(0):
@@ -105,7 +105,7 @@ class Pump:
         return self._stdin is None and not any(stream.is_open or stream.left for stream in self.streams)
 
     def step(self, seconds: float) -> None:
-        """Move what can be moved, and wait for at most so long if nothing can."""
+        """Move what can be moved; if nothing can, wait at most this long."""
         with selectors.PollSelector() as selector:
             for stream in self.streams:
                 if stream.left:
@@ -169,7 +169,7 @@ PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signa
 
 
 class Stopped(KeyboardInterrupt):
-    """Somebody wants no more waiting for what is asked of Interlock."""
+    """A signal asks to stop waiting for an answer of Interlock."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -215,7 +215,7 @@ class Signals:
 def hearing() -> Generator[Signals]:
     """Hear signals; one that stops us ends us as it would have.
 
-    What whoever started us (nohup, a shell in the background) had us ignore is ignored by the command too. Only that
+    A signal that our parent (nohup, a shell in the background) had us ignore is ignored by the command too. Only that
     a child ended is not: the exit code of one that is ignored is thrown away, and reads as 0.
     """
     signals = Signals()
@@ -243,7 +243,7 @@ def signal_group(group: int, number: int) -> None:
 
 
 _SHELL = "/bin/sh"
-# The first line is the group; a second one says that the command ended while somebody was there to see it.
+# The first line is the group; a second one says that the command ended while `exec` was still running.
 _WATCH = 'read -r group || exit 0; read -r ended || kill -s KILL -- "-$group"'
 _PR_SET_PDEATHSIG = 1
 _LEAVING_SECONDS = 1.0
@@ -260,7 +260,7 @@ def watched() -> Generator[Callable[[int], None]]:
         if watcher is not None and watcher.stdin is not None:
             with contextlib.suppress(
                 OSError
-            ):  # Somebody killed it; the kernel still kills the command with us.
+            ):  # The watching shell was killed; the kernel still kills the command with us.
                 watcher.stdin.write(f"{line}\n".encode())
                 watcher.stdin.flush()
 
@@ -293,7 +293,7 @@ def dying_with_parent() -> Callable[[], None] | None:
 
 def _watcher() -> subprocess.Popen[bytes] | None:
     try:
-        return subprocess.Popen(  # noqa: S603 - nothing that anybody passed in
+        return subprocess.Popen(  # noqa: S603 - no word from outside
             [_SHELL, "-c", _WATCH],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -14,24 +14,29 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
 from interlock.kernel.codec.durations import seconds_of
-from interlock.kernel.codec.located import LocatedFault, Mapping, Node, Sequence, Source
+from interlock.kernel.codec.located import (
+    LocatedFault,
+    Mapping,
+    Node,
+    Sequence,
+    Source,
+    SourceInvalid,
+    decoded,
+    plain,
+)
 from interlock.kernel.codec.shapes import MISSPELT, shape_faults
 from interlock.service.settings import nearest
 from interlock.wire.fields import DurationText
 
-if TYPE_CHECKING:
-    from interlock.kernel.codec.located import LocatedFault, Source
-
-
 TIMEOUT_SECONDS_DEFAULT = 3600
 TIMEOUT_SECONDS_MAX = 82_800  # so that the record of the effect, which outlives it, fits into a day
 
-# Tokens that only a shell would understand; no shell is started behind somebody's back.
+# Tokens that only a shell would understand; no shell is started unless the task asks for one.
 _SHELL_TOKENS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>&1", "`"})
 
 _ENDS_TEXT = "\0"  # to whatever is asked to start a program
@@ -172,7 +177,7 @@ def _faults(name: str, document: Any) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _advised(steps: tuple[str, ...], reason: str) -> str:
-    """YAML reads a bare true or 7 as something else than text; and nobody reads a pattern."""
+    """The reason with advice: YAML reads a bare true or 7 as another type, and a regular expression helps no reader."""
     if reason.startswith(MISSPELT) or "matching regex" in reason:
         return _SPELLED.get(steps[0], reason)
     if not reason.startswith("expected str, got"):
@@ -219,8 +224,6 @@ def read_task_file(path: Path) -> dict[str, Task]:
 
 
 def _tasks_of(path: Path, text: bytes) -> dict[str, Task]:
-    from interlock.kernel.codec.located import plain
-
     source = _source(path, text)
     document = plain(source.root)
     try:
@@ -231,7 +234,6 @@ def _tasks_of(path: Path, text: bytes) -> dict[str, Task]:
 
 def _source(path: Path, text: bytes) -> Source:
     """The file as a tree that knows its places. Raises `BadTask`."""
-    from interlock.kernel.codec.located import SourceInvalid, decoded
     from interlock.kernel.codec.located_yaml import read_yaml
 
     try:

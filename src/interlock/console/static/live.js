@@ -70,6 +70,7 @@ function morph(old, fresh) {
   const keep = typed?.matches("input, textarea") && old.contains(typed) ? { id: typed.id, value: typed.value } : null;
   const reason = old.querySelector("#reason")?.value;
   const before = old.dataset.hash;
+  keepOpen(old, fresh);
   window.htmx.swap({ target: old, text: fresh.outerHTML, swap: "outerMorph" });
   const now = document.getElementById(fresh.id);
   if (keep?.id) { const field = document.getElementById(keep.id); if (field) { field.value = keep.value; field.focus(); } }
@@ -78,13 +79,24 @@ function morph(old, fresh) {
   document.dispatchEvent(new CustomEvent("interlock:morphed"));
 }
 
+// What somebody unfolded stays unfolded.
+function keepOpen(old, fresh) {
+  const was = [...old.querySelectorAll("details")], is = [...fresh.querySelectorAll("details")];
+  is.forEach((details, index) => {
+    const same = details.id ? was.find((other) => other.id === details.id) : was.length === is.length ? was[index] : null;
+    if (same) details.open = same.open;
+  });
+}
+
 // A list changes in place: rows that are over are marked, and new ones wait behind a button until the reader wants them.
 function renewList(old, fresh) {
   const rows = (list) => new Map([...list.querySelectorAll("[data-row]")].map((row) => [row.dataset.id, row]));
   const was = rows(old), is = rows(fresh);
+  // In a log nothing is ever over: what is missing is on the next page.
+  const isLog = old.dataset.list === "log";
   for (const [id, row] of was) {
     const now = is.get(id);
-    row.toggleAttribute("data-over", !now);
+    row.toggleAttribute("data-over", !now && !isLog);
     if (now && now.dataset.hash !== row.dataset.hash) { row.replaceWith(now); now.classList.add("glow"); }
     else if (now) {
       const votes = row.querySelector(".votes");
@@ -92,7 +104,7 @@ function renewList(old, fresh) {
     }
   }
   const fresher = [...is.keys()].filter((id) => !was.has(id)).length;
-  const over = [...was.keys()].filter((id) => !is.has(id)).length;
+  const over = isLog ? 0 : [...was.keys()].filter((id) => !is.has(id)).length;
   if (!was.size || (fresher && !old.contains(document.activeElement) && window.scrollY < 80 && !document.querySelector("[data-row] input:checked"))) {
     morph(old, fresh);
     return;
@@ -100,7 +112,7 @@ function renewList(old, fresh) {
   const button = old.querySelector("[data-news]");
   if (!button) return;
   button.hidden = !(fresher || over);
-  button.textContent = [fresher ? `${fresher} new` : "", over ? `${over} no longer waiting` : ""].filter(Boolean).join(" · ");
+  button.textContent = [fresher ? `${fresher} new` : "", over ? `${over} ${old.dataset.gone || "no longer waiting"}` : ""].filter(Boolean).join(" · ");
   button.onclick = () => { button.hidden = true; morph(old, fresh); };
 }
 
@@ -187,12 +199,35 @@ if (url && window.EventSource && navigator.locks) {
   lead();
   channel.postMessage({ kind: "since", after: lastId });
 }
+// Not everything that changes is an event: a lease that is renewed is only seen by looking.
+setInterval(() => {
+  if (paused || document.hidden) return;
+  for (const element of document.querySelectorAll("[data-every]")) stale.add(element.id);
+  if (stale.size && !timer) timer = setTimeout(refresh, 0);
+}, 10000);
 pause?.addEventListener("click", () => {
   paused = !paused;
   pause.setAttribute("aria-pressed", String(paused));
   pause.textContent = paused ? "paused" : "live";
   if (!paused && missed) { missed = false; happened(null); }
 });
+
+const asks = document.getElementById("notify");
+if (asks && window.Notification && url) {
+  const tell = () => {
+    const is = localStorage.getItem("interlock-notify") === "yes" && Notification.permission === "granted";
+    asks.textContent = is ? "Stop notifying me in this browser" : "Notify me in this browser";
+    asks.setAttribute("aria-pressed", String(is));
+    return is;
+  };
+  asks.hidden = false;
+  tell();
+  asks.addEventListener("click", async () => {
+    const wanted = !tell() && (await Notification.requestPermission()) === "granted";
+    localStorage.setItem("interlock-notify", wanted ? "yes" : "no");
+    tell();
+  });
+}
 
 // Says that this request is open, and learns who else has it open.
 const look = document.querySelector("[data-look]");

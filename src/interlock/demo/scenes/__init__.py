@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from interlock.demo.scenes import decisions, workers
 
 if TYPE_CHECKING:
-    from interlock.demo.company import Company
+    from interlock.demo.server import Company
     from interlock.demo.story import Promise, Story
 
 Play: TypeAlias = "Callable[[Company, Story], list[Promise]]"

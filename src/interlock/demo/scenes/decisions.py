@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from interlock.demo.company import REFUND, policy_text
+from interlock.demo.server import REFUND, policy_text
 from interlock.demo.story import Answer, Histogram, Promise, histogram_of
 
 if TYPE_CHECKING:
-    from interlock.demo.company import Company
+    from interlock.demo.server import Company
     from interlock.demo.story import Story
 
 
@@ -54,7 +54,7 @@ def quorum(first: Answer, again: Answer, second: Answer) -> list[Promise]:
 
 
 def others(small: Answer, other: Answer) -> list[Promise]:
-    """What needs nobody, and what nobody allowed."""
+    """One action that the policy allows at once, and one that it denies."""
     return [
         Promise("a small payment may run at once", (small.status, small.word) == (201, "PENDING")),
         Promise("what no rule allows is denied", (other.status, other.word) == (403, "policy_denied")),
@@ -66,14 +66,14 @@ RACERS = 40
 
 def play_race(company: Company, story: Story) -> list[Promise]:
     """Everybody has a key, a connection and a thread of their own, and starts at the same signal."""
-    racers = [company.stage.cast(f"reviewer-{number:02}") for number in range(1, RACERS + 1)]
+    racers = [company.server.add_principal(f"reviewer-{number:02}") for number in range(1, RACERS + 1)]
     job_id = company.propose(REFUND, {"amount_cents": 4_200}).body["id"]
-    company.stage.at_once([racer.connect for racer in racers])
+    company.server.at_once([racer.connect for racer in racers])
     story.tell(
         f"{RACERS // 2} people approve and {RACERS // 2} reject one refund, each from a client of their own."
     )
     votes = [racer.approve if place % 2 else racer.reject for place, racer in enumerate(racers)]
-    answers = company.stage.at_once([lambda vote=vote: vote(job_id) for vote in votes])
+    answers = company.server.at_once([lambda vote=vote: vote(job_id) for vote in votes])
     story.show(histogram_of(answers))
     final = company.admin.get(f"jobs/{job_id}").body
     audit = company.admin.get(f"audit?subject={job_id}").body["items"]
@@ -160,7 +160,7 @@ def play_replay(company: Company, story: Story) -> list[Promise]:
     first = story.step("the agent submits", company.propose_payment(50_000, key=KEY))
     story.tell(f"The same request {REPEATS} more times, at once:")
     calls = [lambda: company.propose_payment(50_000, key=KEY)] * REPEATS
-    repeats = company.stage.at_once(calls)
+    repeats = company.server.at_once(calls)
     story.show(histogram_of(repeats))
     other = story.step("the same key with another amount", company.propose_payment(51_000, key=KEY))
     jobs = company.admin.get("jobs?topic=finance.payment.execute&limit=200").body["items"]
@@ -197,9 +197,9 @@ def play_crash(company: Company, story: Story) -> list[Promise]:
     job_id = company.propose_payment(70_000).body["id"]
     first = story.step("Noor approves a payment of 700.00", company.noor.approve(job_id))
     before = _jobs(company)
-    company.stage.kill()
+    company.server.kill()
     story.tell("SIGKILL. The server starts again on the same store.")
-    company.stage.start()
+    company.server.start()
     after = _jobs(company)
     request = company.omar.get(f"approvals/{job_id}").body
     second = story.step("Omar approves", company.omar.approve(job_id))

@@ -7,15 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from interlock.demo.company import REFUND
-from interlock.demo.hand import PARTS, PAYOUT, REPORT, RESERVED
-from interlock.demo.refunder import ACTION
-from interlock.demo.stage import StageBroken
+from interlock.demo.processes import PAYOUT, REFUND_ACTION, REFUND_PART, REPORT, RESERVED, WORKER_PARTS
+from interlock.demo.server import REFUND, DemoBroken
 from interlock.demo.story import Answer, Promise
 
 if TYPE_CHECKING:
-    from interlock.demo.company import Company
-    from interlock.demo.stage import Actor
+    from interlock.demo.server import Actor, Company
     from interlock.demo.story import Story
 
 
@@ -26,60 +23,61 @@ _LOOK_SECONDS = 0.05
 
 def play_workers(company: Company, story: Story) -> list[Promise]:
     """Both stories at once, because most of both is waiting for leases to run out."""
-    crew = Crew(company)
+    processes = WorkerProcesses(company)
     payout = _released(company, story)
     poison, other = (_report(company, poison=poison) for poison in (True, False))
-    crew.start("render")
-    crew.start("stall")
-    crew.until(payout, lambda job: job["state"] == "RUNNING" and job["checkpoint"] is not None)
-    half = crew.job(payout, "stall")
+    processes.start("render")
+    processes.start("stall")
+    processes.until(payout, lambda job: job["state"] == "RUNNING" and job["checkpoint"] is not None)
+    half = processes.job(payout, "stall")
     story.tell(f"A worker has it (fence {half['fence']}) and leaves a checkpoint: {half['checkpoint']}.")
-    crew.kill("stall")
+    processes.kill("stall")
     story.tell("SIGKILL to the worker. Another one starts, and the lease of the first runs out.")
-    before = crew.job(payout, "stall")
-    crew.start("finish")
-    deaths = _poisoned(crew, story, poison)
-    crew.until(payout, lambda job: job["state"] == "SUCCEEDED")
-    done = crew.job(payout, "finish")
+    before = processes.job(payout, "stall")
+    processes.start("finish")
+    deaths = _poisoned(processes, story, poison)
+    processes.until(payout, lambda job: job["state"] == "SUCCEEDED")
+    done = processes.job(payout, "finish")
     story.tell(f"The other one finished it: attempt {done['attempt']}, fence {done['fence']}.")
-    late = story.step("the first worker says that it is done", crew.complete(payout, before["fence"]))
-    after = crew.job(payout, "finish")
+    late = story.step("the first worker says that it is done", processes.complete(payout, before["fence"]))
+    after = processes.job(payout, "finish")
     dead = [job["id"] for job in company.admin.get("jobs?state=FAILED").body["items"]]
     return [
         *taken_over(before, done),
         *latecomer(late, done, after),
-        *buried(crew.job(poison), crew.job(other), deaths, dead),
+        *buried(processes.job(poison), processes.job(other), deaths, dead),
     ]
 
 
-class Crew:
+class WorkerProcesses:
     """The worker processes, and how the jobs they work on stand."""
 
     def __init__(self, company: Company) -> None:
         self._company = company
-        self._hands = {
-            part: company.stage.cast(f"hand-{part}", kind="worker", roles=["work"]) for part in PARTS
+        self._principals = {
+            part: company.server.add_principal(f"worker-{part}", kind="worker", roles=["work"])
+            for part in WORKER_PARTS
         }
 
     def start(self, part: str) -> None:
         """A worker process that plays this part."""
-        self._company.stage.hire(self._hands[part], "interlock.demo.hand", part)
+        self._company.server.start_process(self._principals[part], part)
 
     def kill(self, part: str) -> None:
         """End it as a power cut would."""
-        self._company.stage.dismiss(self._hands[part])
+        self._company.server.kill_process(self._principals[part])
 
     def died(self, part: str) -> bool:
         """Whether it is gone."""
-        return not self._company.stage.is_at_work(self._hands[part])
+        return not self._company.server.is_running(self._principals[part])
 
     def complete(self, job_id: str, fence: int) -> Answer:
         """What the worker that stalled would send, had it come back to its senses."""
-        return self._hands["stall"].post(f"jobs/{job_id}/complete", {"fence": fence, "result": "late"})
+        return self._principals["stall"].post(f"jobs/{job_id}/complete", {"fence": fence, "result": "late"})
 
     def job(self, job_id: str, part: str | None = None) -> dict[str, Any]:
         """As this worker sees it, with the fence if it is the holder; without one, as the admin does."""
-        who = self._hands[part] if part else self._company.admin
+        who = self._principals[part] if part else self._company.admin
         return who.get(f"jobs/{job_id}").body
 
     def until(self, job_id: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -87,7 +85,7 @@ class Crew:
         deadline = time.monotonic() + _SECONDS_MAX
         while not holds(job := self.job(job_id)):
             if time.monotonic() > deadline:
-                raise StageBroken(f"{job_id} is still {job['state']} at attempt {job['attempt']}")
+                raise DemoBroken(f"{job_id} is still {job['state']} at attempt {job['attempt']}")
             time.sleep(_LOOK_SECONDS)
         return job
 
@@ -142,25 +140,25 @@ def _report(company: Company, *, poison: bool) -> str:
     return company.agent.post("jobs", body).body["id"]
 
 
-def _poisoned(crew: Crew, story: Story, poison: str) -> int:
+def _poisoned(processes: WorkerProcesses, story: Story, poison: str) -> int:
     """Start a worker again each time the poison kills it, as a supervisor would; returns how often it died."""
     deaths = 0
     while deaths < POISON_ATTEMPTS:
-        _await_death(crew)
+        _await_death(processes)
         deaths += 1
         story.tell(
             f"A report killed its worker ({deaths} of {POISON_ATTEMPTS}). The worker is started again."
         )
-        crew.start("render")
-    crew.until(poison, lambda job: job["state"] == "FAILED")
+        processes.start("render")
+    processes.until(poison, lambda job: job["state"] == "FAILED")
     return deaths
 
 
-def _await_death(crew: Crew) -> None:
+def _await_death(processes: WorkerProcesses) -> None:
     deadline = time.monotonic() + _SECONDS_MAX
-    while not crew.died("render"):
+    while not processes.died("render"):
         if time.monotonic() > deadline:
-            raise StageBroken("the report that kills its worker has not killed it")
+            raise DemoBroken("the report that kills its worker has not killed it")
         time.sleep(_LOOK_SECONDS)
 
 
@@ -172,11 +170,11 @@ DONE = {"done": ["greeting", "apology"], "partial": "the refund", "open_question
 def play_shared_ticket(company: Company, story: Story) -> list[Promise]:
     """The edit, the take-over and the refund."""
     drafter, closer = (
-        company.stage.cast(name, kind="agent", roles=["submit"], owner="mia")
+        company.server.add_principal(name, kind="agent", roles=["submit"], owner="mia")
         for name in ("drafter", "closer")
     )
     # Started first, because a process takes a moment to come up and another to die.
-    company.stage.hire(closer, "interlock.demo.refunder")
+    company.server.start_process(closer, REFUND_PART)
     return [
         *_edited(company, story, drafter, closer),
         *_taken_over(story, drafter, closer),
@@ -213,7 +211,7 @@ def gone_on(taken: Answer, late: Answer, fence: int) -> list[Promise]:
     found = {name: kept.get(name) for name in DONE}
     return [
         Promise(
-            "whoever comes next gets the lease under a newer fence, with the checkpoint whole",
+            "the next holder gets the lease under a newer fence, with the whole checkpoint",
             taken.status == 201 and taken.body["fence"] > fence and found == DONE,
         ),
         Promise("the owner that was silent is refused", (late.status, late.word) == (409, "fence_stale")),
@@ -264,9 +262,9 @@ def _taken_over(story: Story, drafter: Actor, closer: Actor) -> list[Promise]:
 
 
 def _refunded(company: Company, story: Story, closer: Actor) -> list[Promise]:
-    path = f"effects/{quote(ACTION, safe='')}"
+    path = f"effects/{quote(REFUND_ACTION, safe='')}"
     effect = _until_unknown(closer, path)
-    story.tell(f"An agent was killed between begin and commit of {ACTION}: {effect['state']}.")
+    story.tell(f"An agent was killed between begin and commit of {REFUND_ACTION}: {effect['state']}.")
     begin = {"request_hash": effect["request_hash"]}
     again = story.step("it tries again", closer.post(f"{path}/begin", begin))
     said = {"outcome": "committed", "evidence": "bank statement, line 3", "result": {"receipt": "r-88"}}
@@ -279,10 +277,10 @@ def _lease(resource: str, ttl_seconds: int, **more: Any) -> dict[str, Any]:
     return {"resource": resource, "purpose": "answer the customer", "ttl_seconds": ttl_seconds, **more}
 
 
-def _until_unknown(somebody: Actor, path: str) -> dict[str, Any]:
+def _until_unknown(reader: Actor, path: str) -> dict[str, Any]:
     deadline = time.monotonic() + _SECONDS_MAX
-    while (effect := somebody.get(path)).body.get("state") != "AMBIGUOUS":
+    while (effect := reader.get(path)).body.get("state") != "AMBIGUOUS":
         if time.monotonic() > deadline:
-            raise StageBroken(f"{path} is still {effect.status} {effect.word}")
+            raise DemoBroken(f"{path} is still {effect.status} {effect.word}")
         time.sleep(_LOOK_SECONDS)
     return effect.body

@@ -56,6 +56,22 @@ async def list_keys(
     return found, cursor
 
 
+async def list_keys_of(
+    store: Store, principal: Principal, *, before: int | None = None, limit: int
+) -> tuple[list[tuple[ApiKey, Principal]], str | None]:
+    """The keys of one principal, newest first, and where to go on."""
+    position = _NEWEST if before is None else before
+    params = {
+        "tenant": principal.tenant,
+        "principal": principal.id,
+        "before": position,
+        "limit": limit + 1,
+    }
+    rows = await store.query("identity.list_keys_of", params)
+    page, cursor = cut(rows, limit, lambda row: str(row[0]))
+    return [(key, principal) for _, known in page for key in readable(API_KEYS, (known,))], cursor
+
+
 async def list_principals(
     store: Store, tenant: str, *, after: str | None = None, limit: int
 ) -> tuple[list[Principal], str | None]:

@@ -14,6 +14,12 @@ SELECT k.created_seq, k.body, (SELECT p.body FROM principals p WHERE p.tenant = 
 FROM api_keys k WHERE k.tenant = :tenant AND k.created_seq < :before
 ORDER BY k.created_seq DESC LIMIT :limit;
 
+-- name: list_keys_of
+-- Keys of one principal, newest first.
+SELECT created_seq, body FROM api_keys
+WHERE tenant = :tenant AND principal = :principal AND created_seq < :before
+ORDER BY created_seq DESC LIMIT :limit;
+
 -- name: list_principals
 -- Principals of a tenant by name.
 SELECT body FROM principals WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit;

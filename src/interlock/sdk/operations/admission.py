@@ -10,19 +10,8 @@ import msgspec
 from interlock.sdk.calls import change, change_answered, decoded, fetch, given, path
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
-from interlock.wire.admission import (
-    AdmissionStats,
-    CancelRunBody,
-    ClearedLimit,
-    CompleteRunBody,
-    FailRunBody,
-    Limit,
-    Limits,
-    Run,
-    RunFenceBody,
-    SetLimitBody,
-    StartRunBody,
-)
+from interlock.wire import admission as wire
+from interlock.wire.admission import AdmissionStats, ClearedLimit, Limit, Limits, Run
 from interlock.wire.approvals import ApproveBody, Review
 from interlock.wire.pages import Page
 from interlock.wire.workflows import DefineWorkflowBody, RerunBody, Timeline, Workflow, WorkflowStep
@@ -42,7 +31,7 @@ def start_run(
     Raises `Full` when there is no room, `Unavailable` when that could not be found out. `key` names the
     intent: starting it again finds the same run, `replayed` as it was then, whatever became of it since.
     """
-    body = StartRunBody(input=input, ttl_seconds=ttl_seconds, wait_seconds=wait_seconds)
+    body = wire.StartRunBody(input=input, ttl_seconds=ttl_seconds, wait_seconds=wait_seconds)
     where = path("workflows", workflow, "runs")
     response = yield from change_answered(
         session,
@@ -79,7 +68,7 @@ def renew_run(
     session: Session, run_id: str, fence: int | None = None, *, key: str | None = None
 ) -> Flow[Run]:
     """Keep a run's slot for another period. `Conflict` (`fence_stale`) if it is lost; an operator needs no fence."""
-    body = RunFenceBody(fence=fence)
+    body = wire.RunFenceBody(fence=fence)
     return (yield from change(session, path("workflow-runs", run_id, "renew"), Run, body, key=key))
 
 
@@ -87,7 +76,7 @@ def complete_run(
     session: Session, run_id: str, fence: int | None = None, *, result: Any = None, key: str | None = None
 ) -> Flow[Run]:
     """End a run well and free its slot; an operator needs no fence."""
-    body = CompleteRunBody(fence=fence, result=result)
+    body = wire.CompleteRunBody(fence=fence, result=result)
     return (yield from change(session, path("workflow-runs", run_id, "complete"), Run, body, key=key))
 
 
@@ -95,7 +84,7 @@ def fail_run(
     session: Session, run_id: str, fence: int | None = None, *, error: str = "", key: str | None = None
 ) -> Flow[Run]:
     """End a run badly and free its slot; an operator needs no fence."""
-    body = FailRunBody(fence=fence, error=error)
+    body = wire.FailRunBody(fence=fence, error=error)
     return (yield from change(session, path("workflow-runs", run_id, "fail"), Run, body, key=key))
 
 
@@ -103,13 +92,13 @@ def cancel_run(
     session: Session, run_id: str, *, fence: int | None = None, reason: str = "", key: str | None = None
 ) -> Flow[Run]:
     """Stop a run and free its slot; an operator needs no fence."""
-    body = CancelRunBody(fence=fence, reason=reason)
+    body = wire.CancelRunBody(fence=fence, reason=reason)
     return (yield from change(session, path("workflow-runs", run_id, "cancel"), Run, body, key=key))
 
 
 def set_limit(session: Session, scope: str, max_concurrent_runs: int) -> Flow[Limit]:
     """Change how many runs `tenant`, or one workflow, may have at once."""
-    body = SetLimitBody(max_concurrent_runs=max_concurrent_runs)
+    body = wire.SetLimitBody(max_concurrent_runs=max_concurrent_runs)
     return (yield from change(session, path("limits", scope), Limit, body, key=None, method="PUT"))
 
 

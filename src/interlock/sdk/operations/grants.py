@@ -10,17 +10,8 @@ from interlock.sdk.calls import change, change_named, fetch, fresh_name, given, 
 from interlock.sdk.flow import Flow
 from interlock.sdk.outcomes import Conflict, Denied, InterlockError
 from interlock.sdk.session import Session
-from interlock.wire.grants import (
-    AddSignerBody,
-    ClaimGrantBody,
-    Grant,
-    GrantClaim,
-    GrantTerms,
-    GrantTermsBody,
-    IssueGrantBody,
-    RevokeGrantBody,
-    Signer,
-)
+from interlock.wire import grants as wire
+from interlock.wire.grants import Grant, GrantClaim, GrantTerms, Signer
 from interlock.wire.pages import Page
 from interlock.wire.problem import Problem
 
@@ -48,7 +39,7 @@ def grant(
     submitted.
     """
     body = given(
-        IssueGrantBody,
+        wire.IssueGrantBody,
         task=task,
         pins=None if pins is None else dict(pins),
         limits=None if limits is None else _several(limits),
@@ -86,7 +77,7 @@ def grant_revoke(
     session: Session, grant_id: str, *, reason: str | None = None, key: str | None = None
 ) -> Flow[Grant]:
     """End what is left of a grant. `Conflict` if nothing is: it is spent or expired, and stays so."""
-    body = given(RevokeGrantBody, reason=reason)
+    body = given(wire.RevokeGrantBody, reason=reason)
     return (yield from change(session, path("grants", grant_id, "revoke"), Grant, body, key=key))
 
 
@@ -97,7 +88,7 @@ def grant_terms(session: Session) -> Flow[GrantTerms]:
 
 def set_grant_terms(session: Session, signed_tasks: Sequence[str]) -> Flow[GrantTerms]:
     """Say which tasks need a signed grant: exact names or globs, and `*` for every task."""
-    body = GrantTermsBody(signed_tasks=words(signed_tasks))
+    body = wire.GrantTermsBody(signed_tasks=words(signed_tasks))
     return (yield from change(session, path("grants", "terms"), GrantTerms, body, key=None, method="PUT"))
 
 
@@ -117,7 +108,7 @@ def claim(
     asks for a signed grant, `groups` for one by a person in one of them.
     """
     body = given(
-        ClaimGrantBody,
+        wire.ClaimGrantBody,
         task=task,
         args={} if args is None else args,
         execution_id=fresh_name() if execution_id is None else execution_id,
@@ -158,7 +149,7 @@ def signer_add(
     session: Session, public_key: str, *, person: str | None = None, key: str | None = None
 ) -> Flow[Signer]:
     """Register a person's public key (admins only): an OpenSSH line, a PEM block or base64."""
-    body = AddSignerBody(public_key=public_key, person=person)
+    body = wire.AddSignerBody(public_key=public_key, person=person)
     return (yield from change(session, path("signers"), Signer, body, key=key))
 
 

@@ -13,18 +13,8 @@ from interlock.sdk.calls import ask as question
 from interlock.sdk.flow import Flow, Say, now, sleep
 from interlock.sdk.outcomes import Busy, Full, InterlockError, InvalidRequest, StillPending, Unavailable
 from interlock.sdk.session import Session
-from interlock.wire.approvals import (
-    ApprovalItem,
-    ApprovalRequest,
-    ApproveBody,
-    Comment,
-    CommentBody,
-    EditBody,
-    RejectBody,
-    Review,
-    Viewers,
-    WithdrawBody,
-)
+from interlock.wire import approvals as wire
+from interlock.wire.approvals import ApprovalItem, ApprovalRequest, Comment, Review, Viewers
 from interlock.wire.audit import AuditEntry
 from interlock.wire.inbox import Inbox, InboxCounts
 from interlock.wire.jobs import CancelJobBody, Evidence, Job, PeopleBody, SubmitBody, Target
@@ -89,11 +79,12 @@ def jobs(
     *,
     state: str | None = None,
     topic: str | None = None,
+    q: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Flow[Page[Job]]:
-    """List jobs, newest first."""
-    query = {"state": state, "topic": topic, "limit": limit, "cursor": cursor}
+    """List jobs, newest first; with `q`, those in which every word of it occurs."""
+    query = {"state": state, "topic": topic, "q": q, "limit": limit, "cursor": cursor}
     return (yield from fetch(session, path("jobs"), Page[Job], query))
 
 
@@ -215,7 +206,7 @@ def approve(
     `Conflict` if it is another by now, or if it was edited and only its id is given.
     """
     job_id, seen = _seen(job, job_hash)
-    body = given(ApproveBody, reason=reason, note=note, job_hash=seen)
+    body = given(wire.ApproveBody, reason=reason, note=note, job_hash=seen)
     return (yield from change(session, path("approvals", job_id, "approve"), Review, body, key=key))
 
 
@@ -234,7 +225,7 @@ def reject(
     Pass what you showed, or its id with `job_hash`, to say no to that version alone.
     """
     job_id, seen = _seen(job, job_hash)
-    body = given(RejectBody, reason=reason, note=note, code=code, job_hash=seen)
+    body = given(wire.RejectBody, reason=reason, note=note, code=code, job_hash=seen)
     return (yield from change(session, path("approvals", job_id, "reject"), Review, body, key=key))
 
 
@@ -245,7 +236,7 @@ def refresh(session: Session, job_id: str, *, key: str | None = None) -> Flow[Jo
 
 def edit(session: Session, job_id: str, payload: Any, *, reason: str, key: str | None = None) -> Flow[Job]:
     """Change what is asked for: new hash, policy evaluated again, votes cleared, the old version kept."""
-    body = EditBody(payload=payload, reason=reason)
+    body = wire.EditBody(payload=payload, reason=reason)
     return (yield from change(session, path("approvals", job_id, "edit"), Job, body, key=key))
 
 
@@ -255,13 +246,13 @@ def withdraw(session: Session, job_id: str, reason: str, *, key: str | None = No
     `Conflict` once the grace is over: then only `cancel` stops the job.
     """
     where = path("approvals", job_id, "withdraw")
-    return (yield from change(session, where, Review, WithdrawBody(reason=reason), key=key))
+    return (yield from change(session, where, Review, wire.WithdrawBody(reason=reason), key=key))
 
 
 def comment(session: Session, job_id: str, text: str, *, key: str | None = None) -> Flow[Comment]:
     """Say something about a request, to whoever decides and whoever asked. A submitter answers so, too."""
     where = path("approvals", job_id, "comment")
-    return (yield from change(session, where, Comment, CommentBody(text=text), key=key))
+    return (yield from change(session, where, Comment, wire.CommentBody(text=text), key=key))
 
 
 def comments(
@@ -275,7 +266,7 @@ def comments(
 def ask(session: Session, job_id: str, text: str, *, key: str | None = None) -> Flow[Comment]:
     """Ask the submitter of a request something. It stays open until they comment, or the request is edited."""
     where = path("approvals", job_id, "ask")
-    return (yield from change(session, where, Comment, CommentBody(text=text), key=key))
+    return (yield from change(session, where, Comment, wire.CommentBody(text=text), key=key))
 
 
 def look(session: Session, job_id: str) -> Flow[Viewers]:

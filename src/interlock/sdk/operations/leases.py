@@ -7,18 +7,8 @@ from typing import Any, Literal
 from interlock.sdk.calls import ask, change, fetch, given, path
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
-from interlock.wire.leases import (
-    AcquireLeaseBody,
-    CheckedFence,
-    CheckFenceBody,
-    CheckpointBody,
-    HandOffLeaseBody,
-    Lease,
-    LeaseFenceBody,
-    RenewLeaseBody,
-    ResumeLeaseBody,
-    SuspendLeaseBody,
-)
+from interlock.wire import leases as wire
+from interlock.wire.leases import CheckedFence, Lease
 from interlock.wire.pages import Page
 
 
@@ -37,7 +27,7 @@ def acquire_lease(
 
     The lease says who had it before (`predecessor`) and how far they got.
     """
-    body = AcquireLeaseBody(
+    body = wire.AcquireLeaseBody(
         resource=resource,
         purpose=purpose,
         mode=mode,
@@ -89,7 +79,7 @@ def renew_lease(
     key: str | None = None,
 ) -> Flow[Lease]:
     """Keep a lease for another period. `Conflict` (`fence_stale`) if it is lost."""
-    body = given(RenewLeaseBody, fence=fence, progress=progress, session=as_session or None)
+    body = given(wire.RenewLeaseBody, fence=fence, progress=progress, session=as_session or None)
     return (yield from change(session, path("leases", lease_id, "renew"), Lease, body, key=key))
 
 
@@ -108,7 +98,7 @@ def checkpoint(
 ) -> Flow[Lease]:
     """Record how far the work has come; whoever takes over receives it whole."""
     body = given(
-        CheckpointBody,
+        wire.CheckpointBody,
         fence=fence,
         done=done,
         partial=partial,
@@ -130,7 +120,7 @@ def suspend_lease(
     key: str | None = None,
 ) -> Flow[Lease]:
     """Wait for a person without renewing."""
-    body = given(SuspendLeaseBody, fence=fence, reason=reason, session=as_session or None)
+    body = given(wire.SuspendLeaseBody, fence=fence, reason=reason, session=as_session or None)
     return (yield from change(session, path("leases", lease_id, "suspend"), Lease, body, key=key))
 
 
@@ -143,7 +133,7 @@ def resume_lease(
     key: str | None = None,
 ) -> Flow[Lease]:
     """Go on after a suspension. Only the owner can, so the fence may be left out."""
-    body = given(ResumeLeaseBody, fence=fence, session=as_session or None)
+    body = given(wire.ResumeLeaseBody, fence=fence, session=as_session or None)
     return (yield from change(session, path("leases", lease_id, "resume"), Lease, body, key=key))
 
 
@@ -158,7 +148,7 @@ def hand_off_lease(
     key: str | None = None,
 ) -> Flow[Lease]:
     """Give a resource to somebody, or to whoever comes next, with a checkpoint."""
-    body = given(HandOffLeaseBody, fence=fence, to=to, checkpoint=checkpoint, session=as_session or None)
+    body = given(wire.HandOffLeaseBody, fence=fence, to=to, checkpoint=checkpoint, session=as_session or None)
     return (yield from change(session, path("leases", lease_id, "handoff"), Lease, body, key=key))
 
 
@@ -166,14 +156,14 @@ def release_lease(
     session: Session, lease_id: str, fence: int, *, as_session: str = "", key: str | None = None
 ) -> Flow[Lease]:
     """Give a resource back."""
-    body = given(LeaseFenceBody, fence=fence, session=as_session or None)
+    body = given(wire.LeaseFenceBody, fence=fence, session=as_session or None)
     return (yield from change(session, path("leases", lease_id, "release"), Lease, body, key=key))
 
 
 def check_lease(session: Session, lease_id: str, fence: int) -> Flow[CheckedFence]:
     """Whether a sink may write under this fence."""
     where = path("leases", lease_id, "check")
-    return (yield from ask(session, where, CheckedFence, CheckFenceBody(fence=fence)))
+    return (yield from ask(session, where, CheckedFence, wire.CheckFenceBody(fence=fence)))
 
 
 def lease_record(session: Session, lease_id: str) -> Flow[Lease]:

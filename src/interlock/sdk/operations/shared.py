@@ -8,25 +8,11 @@ from typing import Any, Literal
 from interlock.sdk.calls import change, fetch, given, path
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
-from interlock.wire.effects import (
-    BeginEffectBody,
-    CommitEffectBody,
-    Effect,
-    EffectResult,
-    FailEffectBody,
-    ResolveEffectBody,
-)
+from interlock.wire import effects as wire_effects
+from interlock.wire import shared as wire_shared
+from interlock.wire.effects import Effect, EffectResult
 from interlock.wire.pages import Page
-from interlock.wire.shared import (
-    Conflict,
-    Patterns,
-    ResolveConflictBody,
-    TargetState,
-    TouchBody,
-    Touched,
-    TouchedMany,
-    TouchesBody,
-)
+from interlock.wire.shared import Conflict, Patterns, TargetState, Touched, TouchedMany
 
 
 def conflicts(
@@ -56,7 +42,7 @@ def resolve_conflict(
     key: str | None = None,
 ) -> Flow[Conflict]:
     """Say how a collision was settled, and carry that out where it means something (`carried_out`)."""
-    body = ResolveConflictBody(resolution=resolution, note=note)
+    body = wire_shared.ResolveConflictBody(resolution=resolution, note=note)
     return (yield from change(session, path("conflicts", conflict_id, "resolve"), Conflict, body, key=key))
 
 
@@ -78,7 +64,7 @@ def touch(
 
     With `previous_version`, the one you started from, it is noticed if somebody changed it in between.
     """
-    body = given(TouchBody, version=version, previous_version=previous_version, summary=summary)
+    body = given(wire_shared.TouchBody, version=version, previous_version=previous_version, summary=summary)
     return (yield from change(session, path("targets", target, "touch"), Touched, body, key=key))
 
 
@@ -86,7 +72,7 @@ def touch_many(
     session: Session, changes: Sequence[Mapping[str, str]], *, key: str | None = None
 ) -> Flow[tuple[Touched, ...]]:
     """Report several changes as one: each a mapping with `key`, `version`, and the options of `touch`."""
-    body = given(TouchesBody, changes=[dict(each) for each in changes])
+    body = given(wire_shared.TouchesBody, changes=[dict(each) for each in changes])
     done = yield from change(session, path("targets", "touches"), TouchedMany, body, key=key)
     return done.items
 
@@ -124,7 +110,7 @@ def begin_effect(
     `grant_id`) permits it.
     """
     body = given(
-        BeginEffectBody,
+        wire_effects.BeginEffectBody,
         request_hash=request_hash,
         job_id=job_id,
         permit=permit,
@@ -140,7 +126,7 @@ def commit_effect(
     session: Session, action_id: str, fence: int, result: Any = None, *, key: str | None = None
 ) -> Flow[Effect]:
     """Say that it happened, with this result. `Conflict` (`fence_stale`) if it was settled without you."""
-    body = CommitEffectBody(fence=fence, result=result)
+    body = wire_effects.CommitEffectBody(fence=fence, result=result)
     return (yield from change(session, path("effects", action_id, "commit"), Effect, body, key=key))
 
 
@@ -154,7 +140,7 @@ def fail_effect(
     key: str | None = None,
 ) -> Flow[Effect]:
     """Say that it surely did not happen (`safe_to_retry`), or that nobody can tell."""
-    body = FailEffectBody(fence=fence, error=error, safe_to_retry=safe_to_retry)
+    body = wire_effects.FailEffectBody(fence=fence, error=error, safe_to_retry=safe_to_retry)
     return (yield from change(session, path("effects", action_id, "fail"), Effect, body, key=key))
 
 
@@ -168,7 +154,7 @@ def resolve_effect(
     key: str | None = None,
 ) -> Flow[Effect]:
     """Say what became of an effect whose outcome is unknown, and how you know."""
-    body = ResolveEffectBody(outcome=outcome, evidence=evidence, result=result)
+    body = wire_effects.ResolveEffectBody(outcome=outcome, evidence=evidence, result=result)
     return (yield from change(session, path("effects", action_id, "resolve"), Effect, body, key=key))
 
 

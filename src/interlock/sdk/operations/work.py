@@ -8,20 +8,9 @@ from typing import Any, Literal
 from interlock.sdk.calls import change, fetch, given, path, words
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
+from interlock.wire import jobs as wire
 from interlock.wire.identity import PermitKeys, RotateKeysBody
-from interlock.wire.jobs import (
-    Claimed,
-    ClaimJobBody,
-    ClaimJobsBody,
-    CompleteJobBody,
-    FailJobBody,
-    HeldJob,
-    Job,
-    ReconcileJobBody,
-    ReleaseJobBody,
-    Renewed,
-    RenewJobBody,
-)
+from interlock.wire.jobs import Claimed, HeldJob, Job, Renewed
 
 
 def claim(
@@ -37,7 +26,7 @@ def claim(
 
     Each is yours for `lease_seconds`, unless you `renew`. The answer may be empty.
     """
-    body = ClaimJobsBody(
+    body = wire.ClaimJobsBody(
         topics=words(topics), max=max, lease_seconds=lease_seconds, wait_seconds=wait_seconds
     )
     where = path("jobs", "claim")
@@ -58,7 +47,7 @@ def claim_job(
     call's. Taking that begins its effect, unless you say that it is `repeatable`. `busy_seconds` bounds how long a
     busy one is asked for again.
     """
-    body = given(ClaimJobBody, lease_seconds=lease_seconds, repeatable=repeatable or None)
+    body = given(wire.ClaimJobBody, lease_seconds=lease_seconds, repeatable=repeatable or None)
     where = path("jobs", job_id, "claim")
     return (yield from change(session, where, HeldJob, body, key=key, busy_seconds=busy_seconds))
 
@@ -67,7 +56,7 @@ def renew(
     session: Session, job_id: str, fence: int, *, checkpoint: Any = None, key: str | None = None
 ) -> Flow[Renewed]:
     """Keep a job for another lease's length, and leave a checkpoint. `Conflict` if it is lost."""
-    body = RenewJobBody(fence=fence, checkpoint=checkpoint)
+    body = wire.RenewJobBody(fence=fence, checkpoint=checkpoint)
     return (yield from change(session, path("jobs", job_id, "renew"), Renewed, body, key=key))
 
 
@@ -83,7 +72,7 @@ def complete(
     """Say that a job is done. `result_text` is for a result that is not JSON. `Conflict` (`fence_stale`) if the job is
     no longer yours.
     """
-    body = CompleteJobBody(fence=fence, result=result, result_text=result_text)
+    body = wire.CompleteJobBody(fence=fence, result=result, result_text=result_text)
     return (yield from change(session, path("jobs", job_id, "complete"), Job, body, key=key))
 
 
@@ -97,7 +86,7 @@ def fail(
     key: str | None = None,
 ) -> Flow[Job]:
     """Say that a job did not succeed: if `retryable`, it is tried again while attempts last."""
-    body = FailJobBody(fence=fence, error=error, retryable=retryable)
+    body = wire.FailJobBody(fence=fence, error=error, retryable=retryable)
     return (yield from change(session, path("jobs", job_id, "fail"), Job, body, key=key))
 
 
@@ -105,7 +94,7 @@ def release(
     session: Session, job_id: str, fence: int, *, checkpoint: Any = None, key: str | None = None
 ) -> Flow[Job]:
     """Give a job back; no attempt is counted."""
-    body = ReleaseJobBody(fence=fence, checkpoint=checkpoint)
+    body = wire.ReleaseJobBody(fence=fence, checkpoint=checkpoint)
     return (yield from change(session, path("jobs", job_id, "release"), Job, body, key=key))
 
 
@@ -119,7 +108,7 @@ def reconcile_job(
     key: str | None = None,
 ) -> Flow[Job]:
     """Say what the remote side told you about your own gated call in doubt: then it is done, or may run again."""
-    body = ReconcileJobBody(outcome=outcome, evidence=evidence, result=result)
+    body = wire.ReconcileJobBody(outcome=outcome, evidence=evidence, result=result)
     return (yield from change(session, path("jobs", job_id, "reconcile"), Job, body, key=key))
 
 

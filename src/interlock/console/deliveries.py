@@ -1,0 +1,165 @@
+"""Where events go: webhooks with how far they got, what they did not take, and the broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.console.client import Refused
+from interlock.console.route import PageRoute
+from interlock.console.visit import Notice, Visit, notice_of
+from interlock.kernel.ids import new_id
+from interlock.wire.events import DeadLetter, Relays, Webhook, WebhookTest
+from interlock.wire.http import Response
+from interlock.wire.pages import Page
+
+_PAGE = 50
+_LIST = "/console/deliveries"
+_ONE = _LIST + "/{webhook_id}"
+_OUTCOMES = {
+    "removed": "The webhook was removed; nothing more is sent to it.",
+    "redelivered": "The event is on its way again. If the receiver takes it, it leaves this list.",
+}
+
+
+async def show(visit: Visit) -> Response:
+    return await _list(visit, notice=_outcome(visit))
+
+
+async def add(visit: Visit) -> Response:
+    """Add a webhook. Its secret is shown on the page that answers, and never again."""
+    given = visit.form.given("url", "description")
+    types = _words(visit.form.one("types"))
+    body = {**given, "url": given.get("url", ""), "types": types or None}
+    try:
+        added = await visit.api.ask("add_webhook", Webhook, body=body, once=visit.form.one("once"))
+    except Refused as refused:
+        entered = {**given, "types": visit.form.one("types")}
+        return await _list(
+            visit, status=refused.refusal.status, notice=notice_of(refused.refusal), entered=entered
+        )
+    return await _list(
+        visit, notice=Notice(text="The webhook was added. It gets events from now on."), made=added
+    )
+
+
+async def show_one(visit: Visit) -> Response:
+    return await _one(visit, notice=_outcome(visit))
+
+
+async def test(visit: Visit) -> Response:
+    """Post a test event now, and say what the receiver answered."""
+    try:
+        tried = await visit.api.ask("test_webhook", WebhookTest, path=visit.path)
+    except Refused as refused:
+        return await _refused(visit, refused)
+    if tried.delivered:
+        text = f"The receiver took the test event: it answered {tried.status} within {tried.milliseconds} ms."
+        return await _one(visit, notice=Notice(text=text))
+    text = f"The receiver did not take the test event ({tried.milliseconds} ms): {tried.error}."
+    return await _one(visit, notice=Notice(text=text, is_problem=True))
+
+
+async def rotate(visit: Visit) -> Response:
+    """Make a new secret, which is shown on the page that answers, and never again."""
+    once = visit.form.one("once")
+    try:
+        made = await visit.api.ask("rotate_webhook_secret", Webhook, path=visit.path, once=once)
+    except Refused as refused:
+        return await _refused(visit, refused)
+    text = "Requests are signed with a new secret. The old one signs too for a day."
+    return await _one(visit, notice=Notice(text=text), made=made)
+
+
+async def remove(visit: Visit) -> Response:
+    try:
+        await visit.api.ask("remove_webhook", Webhook, path=visit.path)
+    except Refused as refused:
+        return await _refused(visit, refused)
+    return visit.redirect(_LIST, outcome="removed")
+
+
+async def redeliver(visit: Visit) -> Response:
+    path = {**visit.path, "event_id": visit.form.one("event_id")}
+    try:
+        await visit.api.ask("redeliver_dead_letter", DeadLetter, path=path)
+    except Refused as refused:
+        return await _refused(visit, refused)
+    return visit.redirect(f"{_LIST}/{visit.path['webhook_id']}", outcome="redelivered")
+
+
+async def _refused(visit: Visit, refused: Refused) -> Response:
+    return await _one(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+
+
+async def _list(
+    visit: Visit,
+    *,
+    status: int = 200,
+    notice: Notice | None = None,
+    made: Webhook | None = None,
+    entered: dict[str, str] | None = None,
+) -> Response:
+    found = await visit.api.ask("list_webhooks", Page[Webhook], query=_paging(visit))
+    relays = await visit.api.ask("get_relays", Relays)
+    return await visit.page(
+        "deliveries.html",
+        status=status,
+        notice=notice,
+        webhooks=found.items,
+        next_cursor=found.next_cursor,
+        relays=relays,
+        made=made,
+        entered=entered or {},
+        once=new_id("form"),
+    )
+
+
+async def _one(
+    visit: Visit, *, status: int = 200, notice: Notice | None = None, made: Webhook | None = None
+) -> Response:
+    webhook = await visit.api.ask("get_webhook", Webhook, path=visit.path)
+    letters = await visit.api.ask(
+        "list_dead_letters", Page[DeadLetter], path=visit.path, query=_paging(visit)
+    )
+    return await visit.page(
+        "webhook.html",
+        status=status,
+        notice=notice,
+        webhook=webhook,
+        letters=letters.items,
+        next_cursor=letters.next_cursor,
+        made=made,
+        once=new_id("form"),
+    )
+
+
+def _outcome(visit: Visit) -> Notice | None:
+    text = _OUTCOMES.get(visit.query.one("outcome"))
+    return Notice(text=text) if text else None
+
+
+def _paging(visit: Visit) -> dict[str, Any]:
+    return {"limit": _PAGE, "cursor": visit.query.one("cursor") or None}
+
+
+def _words(text: str) -> list[str]:
+    """What a person separated with commas or spaces."""
+    return text.replace(",", " ").split()
+
+
+PAGES = (
+    PageRoute(path=_LIST, answer=show, operation="list_webhooks"),
+    PageRoute(method="POST", path=_LIST, answer=add, operation="add_webhook"),
+    PageRoute(path=_ONE, answer=show_one, operation="get_webhook"),
+    *(
+        PageRoute(method=method, path=f"{_ONE}/{verb}", answer=answer, operation=operation)
+        for verb, does, operation in (
+            ("test", test, "test_webhook"),
+            ("rotate", rotate, "rotate_webhook_secret"),
+            ("remove", remove, "remove_webhook"),
+            ("redeliver", redeliver, "redeliver_dead_letter"),
+        )
+        # A page that answered a form stays open where the form was sent: there it can be read again.
+        for method, answer in (("POST", does), ("GET", show_one))
+    ),
+)

@@ -1,0 +1,128 @@
+"""Role by role, page by page, form by form: made from the operations of the API and the routes of the console.
+
+A person who may not call an operation is not shown its page and is offered no form that calls it. Sent all the same,
+the form is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html.parser import HTMLParser
+
+import httpx2
+import pytest
+
+from interlock.api.assembly import OPERATIONS
+from interlock.console.pages import PAGES
+from interlock.console.route import PageRoute
+from interlock.console.visit import _DECIDED_INSIDE  # pyright: ignore[reportPrivateUsage]
+from interlock.rooms.identity.model import Role
+from interlock.service.router import Router
+from tests.harness.console_site import ConsoleSite
+
+ROLES = {operation.id: _DECIDED_INSIDE.get(operation.id) or operation.roles for operation in OPERATIONS}
+ROUTER: Router[PageRoute] = Router(
+    ((page.method, page.path, page) for page in PAGES), spanning=("file", "key", "action_id")
+)
+GUARDED = [page for page in PAGES if not page.public]
+
+
+class _Forms(HTMLParser):
+    """Where the forms of a page lead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actions: set[str] = set()
+        self._posts = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a form that posts, and each button that sends it elsewhere."""
+        given = dict(attrs)
+        if tag == "form":
+            self._posts = (given.get("method") or "get").lower() == "post"
+            if self._posts:
+                self.actions.add(given.get("action") or "")
+        is_get = (given.get("formmethod") or "").lower() == "get"
+        if tag == "button" and self._posts and given.get("formaction") and not is_get:
+            self.actions.add(given["formaction"] or "")
+
+
+def forms(text: str) -> set[str]:
+    parser = _Forms()
+    parser.feed(text)
+    return {action.partition("?")[0] for action in parser.actions}
+
+
+def may(role: Role, page: PageRoute) -> bool:
+    allowed = ROLES.get(page.operation, ())
+    return not allowed or role in allowed
+
+
+@pytest.fixture(scope="module")
+def site(company, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleSite]:
+    site = ConsoleSite(company, tmp_path_factory.mktemp("rights")).start()
+    yield site
+    site.close()
+
+
+@pytest.fixture(scope="module")
+def job_id(site: ConsoleSite) -> str:
+    return site.submit(target={"key": "invoice:1", "version": "1"}).id
+
+
+@pytest.fixture(scope="module", params=list(Role), ids=lambda role: role.value)
+def role(request: pytest.FixtureRequest) -> Role:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def http(site: ConsoleSite, role: Role) -> Iterator[httpx2.Client]:
+    key = site.server.create_key(f"only-{role.value}", kind="person", roles=role.value).key
+    headers = {"origin": site.url, "accept": "text/html"}
+    with httpx2.Client(base_url=site.url, headers=headers, timeout=30) as client:
+        assert client.post("/console/sign-in", data={"api_key": key}).status_code == 303
+        yield client
+
+
+def test_every_page_names_the_operation_that_it_needs() -> None:
+    assert [page.path for page in GUARDED if page.operation not in ROLES] == []
+
+
+def test_a_page_is_shown_to_those_who_may_read_it(http: httpx2.Client, role: Role, job_id: str) -> None:
+    wrong: list[str] = []
+    for page in GUARDED:
+        if page.method != "GET" or page.path.endswith("/events"):
+            continue
+        path = page.path.replace("{job_id}", job_id).replace("{index}", "0")
+        status = http.get(path).status_code
+        fits = status == 403 if not may(role, page) else status != 403 and status < 500
+        if not fits:
+            wrong.append(f"{role.value}: GET {page.path} is {status}")
+    assert wrong == []
+
+
+def test_no_page_offers_what_is_not_allowed(http: httpx2.Client, role: Role, job_id: str) -> None:
+    offered: list[str] = []
+    for page in GUARDED:
+        if page.method != "GET" or page.path.endswith("/events") or not may(role, page):
+            continue
+        answer = http.get(page.path.replace("{job_id}", job_id))
+        if answer.status_code != 200:
+            continue
+        for action in forms(answer.text):
+            leads_to, _ = ROUTER.find("POST", action)
+            if not leads_to.public and not may(role, leads_to):
+                offered.append(f"{role.value}: {page.path} offers {leads_to.path} ({leads_to.operation})")
+    assert offered == []
+
+
+def test_what_is_not_offered_is_refused_all_the_same(http: httpx2.Client, role: Role, job_id: str) -> None:
+    wrong: list[str] = []
+    for page in GUARDED:
+        if page.method != "POST" or may(role, page):
+            continue
+        path = page.path.replace("{job_id}", job_id)
+        answer = http.post(path, data={"reason": "x"})
+        if answer.status_code != 403:
+            wrong.append(f"{role.value}: POST {page.path} is {answer.status_code}")
+    assert wrong == []
