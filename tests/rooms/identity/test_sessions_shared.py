@@ -8,11 +8,21 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from interlock.rooms.identity.queries import list_sessions
-from interlock.rooms.identity.refusals import LinkOver, SessionOver
+from interlock.kernel.ids import new_id
+from interlock.rooms.identity.queries import list_principals, list_sessions
+from interlock.rooms.identity.refusals import LinkOver, SessionOver, SignInRefused
 from interlock.rooms.identity.sessions import ForgetSessions
 from interlock.service.service import Service
-from interlock.service.sessions import Vouched, end, make_link, open_for, open_with_key, open_with_link, see
+from interlock.service.sessions import (
+    Opened,
+    Vouched,
+    end,
+    make_link,
+    open_for,
+    open_with_key,
+    open_with_link,
+    see,
+)
 from interlock.service.settings import settings_from
 from interlock.store import store_for
 from tests.harness.in_process_api import InProcessApi, open_api
@@ -70,3 +80,34 @@ async def test_the_same_person_signs_in_for_the_first_time_on_two_servers_at_onc
     newest_first = [each.session.id for each in (*found, *rest)]
     assert newest_first == sorted((each.session.id for each in opened), reverse=True)
     assert await api.service.kernel.run(ForgetSessions()) == 0
+
+
+async def test_of_many_answers_to_one_sign_in_on_two_servers_one_opens_a_session(
+    servers: tuple[InProcessApi, Service],
+) -> None:
+    api, other = servers
+    who = Vouched(provider="corp", subject="s1", name="ada")
+    for _ in range(3):
+        chosen = new_id("ses")
+        tries = [
+            open_for(each, who, just_in_time=True, session_id=chosen)
+            for each in (api.service, other)
+            for _ in range(4)
+        ]
+        outcomes = await asyncio.gather(*tries, return_exceptions=True)
+        assert sum(not isinstance(each, BaseException) for each in outcomes) == 1
+        assert sum(isinstance(each, SignInRefused) for each in outcomes) == 7
+
+
+async def test_one_account_is_one_person_whatever_two_servers_hear_it_called(
+    servers: tuple[InProcessApi, Service],
+) -> None:
+    api, other = servers
+    named = [Vouched(provider="corp", subject="s1", name=name) for name in ("ada", "lovelace", "countess")]
+    tries = [open_for(each, who, just_in_time=True) for who in named for each in (api.service, other)]
+    outcomes = await asyncio.gather(*tries, return_exceptions=True)
+    opened = [each for each in outcomes if isinstance(each, Opened)]
+    assert len({each.session.principal for each in opened}) == 1
+    assert all(isinstance(each, Opened | SignInRefused) for each in outcomes)
+    people, _ = await list_principals(api.service.store, "default", limit=10)
+    assert len([each for each in people if each.provider == "corp"]) == 1
