@@ -19,7 +19,7 @@ from interlock.console.route import PageRoute
 from interlock.console.visit import _DECIDED_INSIDE  # pyright: ignore[reportPrivateUsage]
 from interlock.rooms.identity.model import Role
 from interlock.service.router import Router
-from tests.harness.console_site import ConsoleSite
+from tests.harness.console_site import Company, ConsoleSite
 
 ROLES = {operation.id: _DECIDED_INSIDE.get(operation.id) or operation.roles for operation in OPERATIONS}
 ROUTER: Router[PageRoute] = Router(
@@ -48,7 +48,7 @@ def forms(text: str) -> set[str]:
             actions |= {given.get("action", "")} if posts else set()
         elif posts and given.get("formaction") and given.get("formmethod", "").lower() != "get":
             actions.add(given["formaction"])
-    return {action.partition("?")[0] for action in actions}
+    return {re.split("[?#]", action)[0] for action in actions}
 
 
 def _attributes(written: str) -> dict[str, str]:
@@ -64,7 +64,7 @@ def may(role: Role, page: PageRoute) -> bool:
 
 
 @pytest.fixture(scope="module")
-def site(company, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleSite]:
+def site(company: Company, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleSite]:
     site = ConsoleSite(company, tmp_path_factory.mktemp("rights")).start()
     yield site
     site.close()

@@ -185,8 +185,10 @@ async def _one(visit: Visit, *, status: int = 200, notice: Notice | None = None)
 
 
 PAGES = (
-    PageRoute(path="/console/grants", answer=show),
-    PageRoute(method="POST", path="/console/grants", answer=issue),
-    PageRoute(path="/console/grants/{grant_id}", answer=show_one),
-    PageRoute(method="POST", path="/console/grants/{grant_id}/revoke", answer=revoke),
+    PageRoute(path="/console/grants", operation="list_grants", answer=show),
+    PageRoute(method="POST", path="/console/grants", operation="issue_grant", answer=issue),
+    PageRoute(path="/console/grants/{grant_id}", operation="get_grant", answer=show_one),
+    PageRoute(
+        method="POST", path="/console/grants/{grant_id}/revoke", operation="revoke_grant", answer=revoke
+    ),
 )

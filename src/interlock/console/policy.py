@@ -295,7 +295,7 @@ def remarked_lines(text: str, remarks: Sequence[PolicyWarning]) -> list[Mapping[
 
 
 PAGES = (
-    PageRoute(path=_HERE, answer=show),
-    PageRoute(method="POST", path=_HERE, answer=act),
-    PageRoute(method="POST", path=_HERE + "/rollback", answer=roll_back),
+    PageRoute(path=_HERE, operation="get_policy", answer=show),
+    PageRoute(method="POST", path=_HERE, operation="evaluate_policy", answer=act),
+    PageRoute(method="POST", path=_HERE + "/rollback", operation="roll_back_policy", answer=roll_back),
 )

@@ -154,9 +154,11 @@ def _here(visit: Visit) -> str:
 
 _ONE = "/console/runs/{run_id}"
 PAGES = (
-    PageRoute(path="/console/runs", answer=show),
-    PageRoute(path=_ONE, answer=show_one),
-    PageRoute(method="POST", path=_ONE + "/steps/{step}/approve", answer=approve_step),
-    PageRoute(method="POST", path=_ONE + "/cancel", answer=cancel),
-    PageRoute(method="POST", path=_ONE + "/rerun", answer=rerun),
+    PageRoute(path="/console/runs", operation="list_runs", answer=show),
+    PageRoute(path=_ONE, operation="get_run", answer=show_one),
+    PageRoute(
+        method="POST", path=_ONE + "/steps/{step}/approve", operation="approve_step", answer=approve_step
+    ),
+    PageRoute(method="POST", path=_ONE + "/cancel", operation="cancel_run", answer=cancel),
+    PageRoute(method="POST", path=_ONE + "/rerun", operation="rerun_run", answer=rerun),
 )

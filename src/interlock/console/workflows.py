@@ -71,6 +71,6 @@ async def _limits(visit: Visit, *, status: int = 200, notice: Notice | None = No
 
 
 PAGES = (
-    PageRoute(path="/console/workflows", answer=show),
-    PageRoute(method="POST", path="/console/workflows", answer=set_limit),
+    PageRoute(path="/console/workflows", operation="list_workflows", answer=show),
+    PageRoute(method="POST", path="/console/workflows", operation="set_limit", answer=set_limit),
 )
