@@ -39,8 +39,8 @@ _SYSTEMS = (
     ("iPad", "iPad"),
     ("Windows", "Windows"),
     ("Mac OS", "macOS"),
+    ("Linux", "Linux"),
 )
-_SYSTEMS += (("Linux", "Linux"),)
 _OUTCOMES = {
     "ended": "The session was ended: whoever had it is signed out.",
     "revoked": "The key was revoked: the next request with it is refused.",
