@@ -14,7 +14,7 @@ LOCKS   := requirements/build.txt requirements/runtime.txt
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint unit soak bench docs lock clean
+.PHONY: help demo test lint unit soak bench docs screenshots lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
@@ -56,6 +56,9 @@ docs: $(DEV) ## write the generated pages again
 	@$(BIN)/python -m tools.settings
 	@$(BIN)/python -m tools.ops
 	@$(BIN)/python -m tools.approve_path
+
+screenshots: $(DEV) ## take the pictures of the documentation from the running demo
+	@$(BIN)/python -m tools.screenshots
 
 lock: $(DEV) ## resolve the lock files again, hashed and without addresses
 	@BIN=$(BIN) tools/lock.sh $(ARGS)

@@ -49,6 +49,15 @@ def test_a_bad_policy_is_never_applied(policy_terminal: Terminal) -> None:
     assert policy_terminal("policy", "show", "--json").json["snapshot"] == before
 
 
+def test_a_policy_is_applied_only_in_the_place_of_the_one_expected(policy_terminal: Terminal) -> None:
+    before = policy_terminal("policy", "show", "--json").json["snapshot"]
+    file = policy_terminal.file("other.yaml", POLICY.replace("10000", "20000"))
+    said = policy_terminal("policy", "apply", file, "--expecting", "sha256:0")
+    assert (said.code, before in said.err) == (1, True)
+    assert policy_terminal("policy", "show", "--json").json["snapshot"] == before
+    assert policy_terminal("policy", "apply", file, "--expecting", before).code == 0
+
+
 def test_a_missing_file_is_wrong_usage(terminal: Terminal) -> None:
     said = terminal("policy", "check", "nowhere.yaml")
     assert (said.code, "cannot read nowhere.yaml" in said.err) == (2, True)

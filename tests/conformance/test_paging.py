@@ -6,6 +6,7 @@ import hashlib
 import itertools
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from interlock.api.pages import moment_and_id
@@ -13,10 +14,14 @@ from interlock.kernel.pages import page_of
 from interlock.kernel.storage import Store
 from interlock.rooms.grants.model import GRANT_USES, SIGNERS, GrantUse, Signer
 from interlock.rooms.grants.queries import list_signers, list_uses
+from interlock.rooms.jobs.model import JOBS, Job, JobState, Verdict
+from interlock.rooms.jobs.search_queries import Sought, search_jobs
+from interlock.rooms.policy.action import Action
 from tests.conformance.test_stores import carrying, changes
 from tests.harness.store_places import Place
 from tests.kernel.counter_room import CHORES, Chore
 
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
 WANTED, UNWANTED, BROKEN = "+-!"
 # Oldest first. Nothing, one page, and gaps at the beginning, in the middle and at the end, longer than any page.
 STORIES = (
@@ -135,3 +140,30 @@ def signer(name: str, day: int) -> Signer:
         added_at=datetime(2030, 1, day, tzinfo=UTC),
         added_by="root",
     )
+
+
+async def test_words_and_the_beginning_of_an_id_are_found_whatever_lies_before(store: Store) -> None:
+    jobs = [job(f"job_{number:032x}", "Acme" if number % 100 == 0 else "Zed") for number in range(1, 301)]
+    await store.transact(carrying(changes(*((JOBS, each) for each in jobs))))
+
+    async def found(*words: str, limit: int = 2) -> list[list[str]]:
+        pages: list[list[str]] = []
+        before: str | None = None
+        while not pages or before is not None:
+            page = await search_jobs(store, "t", Sought(words=words), now=NOW, before=before, limit=limit)
+            pages.append([each.id for each in page.items])
+            before = page.next_cursor
+        return pages
+
+    assert await found("acme") == [[jobs[299].id, jobs[199].id], [jobs[99].id]]
+    assert await found(jobs[0].id) == [[jobs[0].id]]
+    assert await found(jobs[31].id[:-1], limit=20) == [[each.id for each in reversed(jobs[31:47])]]
+    assert await found("acme", jobs[99].id) == [[jobs[99].id]]
+
+
+def job(job_id: str, to: str) -> Job:
+    return Job(
+        tenant="t", id=job_id, version=1, state=JobState.PENDING, job_hash="h", policy_snapshot="p",
+        action=Action(topic="pay", payload=msgspec.Raw(msgspec.json.encode({"to": to}))),
+        verdict=Verdict(decision="allow"), submitted_by="bot", submitted_at=NOW, updated_at=NOW,
+    )  # fmt: skip

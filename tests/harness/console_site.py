@@ -126,6 +126,11 @@ class ConsoleSite:
             self._clients[key] = Interlock(self.url, key=key)
         return self._clients[key]
 
+    def hire(self, name: str, *roles: str) -> str:
+        """Another person, with these roles alone; returns their key."""
+        body = {"kind": "person", "roles": list(roles)}
+        return str(self.client(self.ann).call("POST", "principals", name, "keys", body=body)["key"])
+
     def submit(self, amount_cents: int = 25_000, *, to: str = "Acme", **options: Any) -> Job:
         """A payment of the agent's, 250.00 EUR in production if nothing else is said: that waits for finance.
 

@@ -143,6 +143,13 @@ ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, st
     ),
     ("policy_get", (), {}, POLICY, ("GET", "/api/v1/policy", "", None)),
     ("policy_put", ({"version": "v1"},), {}, POLICY, ("PUT", "/api/v1/policy", "", {"version": "v1"})),
+    (
+        "policy_put",
+        ({"version": "v1"},),
+        {"expecting": "sha256:1"},
+        POLICY,
+        ("PUT", "/api/v1/policy", "expecting=sha256%3A1", {"version": "v1"}),
+    ),
     ("policy_snapshots", (), {}, PAGE, ("GET", "/api/v1/policy/snapshots", "", None)),
     ("policy_snapshot", ("sha256:1",), {}, POLICY, ("GET", "/api/v1/policy/snapshots/sha256%3A1", "", None)),
     (

@@ -22,6 +22,7 @@ from interlock.rooms.leases.queries import read_lease
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import shared as wire
+from interlock.wire.marks import OMITTED
 from interlock.wire.pages import Page
 
 
@@ -52,7 +53,9 @@ async def listed(call: Asked[ConflictsQuery, None]) -> Reply:
 
 
 async def read(call: Asked[None, None]) -> Reply:
-    return Reply(200, conflict_view(await _read(call)))
+    conflict = await _read(call)
+    would = await _would_carry_out(call, conflict) if conflict.state is ConflictState.OPEN else OMITTED
+    return Reply(200, msgspec.structs.replace(conflict_view(conflict), would_carry_out=would))
 
 
 async def resolve(call: Asked[None, wire.ResolveConflictBody]) -> Answer:
@@ -77,6 +80,17 @@ async def patterns(call: Asked[PatternsQuery, None]) -> Reply:
     return Reply(200, wire.Patterns(examined=len(found.items), items=items))
 
 
+async def _would_carry_out(call: Asked[Any, Any], conflict: Conflict) -> dict[str, tuple[str, ...]]:
+    """By resolution, what it would set in motion for what the conflict affects as that stands now."""
+    concerned, now = await _concerned(call, conflict), call.services.now()
+    found: dict[str, tuple[str, ...]] = {}
+    for resolution in Resolution:
+        said = Settlement(by=caller_of(call), resolution=resolution, note="")
+        steps = steps_of(conflict, said, concerned, now)
+        found[resolution.value] = tuple(dict.fromkeys(follow_up.value for follow_up, _ in steps))
+    return found
+
+
 async def _concerned(call: Asked[Any, Any], conflict: Conflict) -> Concerned:
     store, tenant, affected = call.services.store, call.caller.tenant, conflict.affected
     jobs = [await read_job(store, tenant, job_id) for job_id in affected.every_job]
@@ -95,7 +109,7 @@ async def _read(call: Asked[Any, Any]) -> Conflict:
 
 def conflict_view(conflict: Conflict) -> wire.Conflict:
     """A conflict with the advice for its kind."""
-    affected = conflict.affected
+    affected, advised = conflict.affected, SAFEST[conflict.kind].resolution
     return wire.Conflict(
         id=conflict.id,
         kind=conflict.kind.value,
@@ -113,6 +127,8 @@ def conflict_view(conflict: Conflict) -> wire.Conflict:
             leases=tuple(affected.every_lease),
         ),
         safest_next_step=conflict.safest_next_step,
+        safest_resolution=advised.value if advised else None,
+        would_carry_out=OMITTED,
         prevention=SAFEST[conflict.kind].prevention,
         opened_at=conflict.opened_at,
         count=conflict.count,

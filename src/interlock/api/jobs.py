@@ -18,6 +18,8 @@ from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.codec.durations import duration_seconds
 from interlock.kernel.codec.strict import Fault
 from interlock.kernel.codec.visible import is_visible, unseen_in
+from interlock.kernel.pages import Records
+from interlock.kernel.storage import Store
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs import queries
 from interlock.rooms.jobs.model import (
@@ -31,8 +33,10 @@ from interlock.rooms.jobs.model import (
     job_topic,
 )
 from interlock.rooms.jobs.rules import CancelJob, SubmitJob
+from interlock.rooms.jobs.search_queries import Sought, search_jobs
 from interlock.rooms.policy.action import Action, Failure, PeopleAsked, Priority, TargetRef
 from interlock.rooms.policy.language import Decision
+from interlock.rooms.policy.matching import topic_problem
 from interlock.rooms.policy.refusals import PolicyThrottled, denial
 from interlock.rooms.policy.rules import NO_POLICY
 from interlock.service.keyring import Known
@@ -59,7 +63,19 @@ class JobQuery(Query, frozen=True, kw_only=True):
 
 class JobsQuery(PageQuery, frozen=True, kw_only=True):
     state: JobState | None = None
-    topic: Text | None = None
+    topic: Annotated[Text, msgspec.Meta(description="A topic, or a pattern with `*` and `**`.")] | None = None
+    q: (
+        Annotated[
+            str,
+            msgspec.Meta(
+                max_length=200,
+                description="Words that must all occur in the id, topic, env, submitter, target, labels or a payload "
+                "of 16 KiB at most. A page may then have fewer items than were asked for, or none, and a "
+                "`next_cursor` all the same.",
+            ),
+        ]
+        | None
+    ) = None
 
 
 def action_of(body: wire.SubmitBody) -> Action:
@@ -182,18 +198,25 @@ async def read(call: Asked[JobQuery, None]) -> Reply:
 
 
 async def listed(call: Asked[JobsQuery, None]) -> Reply:
-    query, now = call.query, call.services.now()
-    jobs = await queries.list_jobs(
-        call.services.store,
-        call.caller.tenant,
-        state=query.state,
-        topic=query.topic,
-        now=now,
-        before=id_cursor(query.cursor, "job"),
-        limit=query.limit,
-    )
+    now = call.services.now()
+    jobs = await _found(call.services.store, call.caller.tenant, call.query, now)
     items = [job_view(job, now, seen_by=call.caller.principal) for job in jobs.items]
     return Reply(200, Page(items=tuple(items), next_cursor=jobs.next_cursor))
+
+
+async def _found(store: Store, tenant: str, query: JobsQuery, now: datetime) -> Records[Job]:
+    """One page of jobs. Words and patterns are searched for; a state and a topic have an index."""
+    words = tuple((query.q or "").split())
+    before = id_cursor(query.cursor, "job")
+    is_pattern = query.topic is not None and "*" in query.topic
+    if query.topic and is_pattern and (why := topic_problem(query.topic)) is not None:
+        raise invalid(Fault("query/topic", why))
+    if words or is_pattern:
+        sought = Sought(words=words, topic=query.topic, state=query.state)
+        return await search_jobs(store, tenant, sought, now=now, before=before, limit=query.limit)
+    return await queries.list_jobs(
+        store, tenant, state=query.state, topic=query.topic, now=now, before=before, limit=query.limit
+    )
 
 
 async def cancel(call: Asked[None, wire.CancelJobBody]) -> Answer:

@@ -184,10 +184,14 @@ async def check(call: Asked[None, wire.CheckFenceBody]) -> Answer:
 
 async def read(call: Asked[None, None]) -> Reply:
     lease = await _read(call)
-    before = None
-    if lease.predecessor:
-        before = await queries.read_lease(call.services.store, lease.tenant, lease.predecessor)
+    before = await _predecessor(call, lease)
     return Reply(200, shown_view(lease, call.services.now(), call.caller.principal, before))
+
+
+async def _predecessor(call: Asked[Any, Any], lease: Lease) -> Lease | None:
+    if lease.predecessor is None:
+        return None
+    return await queries.read_lease(call.services.store, lease.tenant, lease.predecessor)
 
 
 async def checkpoints(call: Asked[None, None]) -> Reply:
@@ -210,7 +214,10 @@ async def listed(call: Asked[LeasesQuery, None]) -> Reply:
         before=id_cursor(query.cursor, "lse"),
         limit=query.limit,
     )
-    items = [shown_view(lease, now, call.caller.principal) for lease in found.items]
+    items = [
+        shown_view(lease, now, call.caller.principal, await _predecessor(call, lease))
+        for lease in found.items
+    ]
     return Reply(200, Page(items=tuple(items), next_cursor=found.next_cursor))
 
 

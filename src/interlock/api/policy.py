@@ -6,13 +6,13 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from interlock.api.calls import Asked, answer_once, caller_of, decide
 from interlock.api.jobs import READERS, action_of, failure_view, job_view
-from interlock.api.operations import Answer, Operation, RawBody, Reply
+from interlock.api.operations import Answer, Operation, Query, RawBody, Reply
 from interlock.api.pages import LIMIT_MAX, PageQuery, id_cursor, position
 from interlock.api.problem import ProblemError, problem
 from interlock.kernel.codec.located import LocatedFault, SourceInvalid
@@ -36,7 +36,7 @@ from interlock.rooms.policy import queries
 from interlock.rooms.policy.action import Priority
 from interlock.rooms.policy.expressions import EVALUATION_SECONDS
 from interlock.rooms.policy.judgement import SHORT_BYTES, TOO_LONG
-from interlock.rooms.policy.language import ApprovalRequirement, PolicyDocument
+from interlock.rooms.policy.language import ApprovalRequirement
 from interlock.rooms.policy.model import PolicyHead, PolicySnapshot
 from interlock.rooms.policy.parser import Checked, check_policy
 from interlock.rooms.policy.refusals import PolicyUnavailable, SimulationTooLong
@@ -57,10 +57,10 @@ async def read_policy(text: bytes, pool: ComputePool, tenant: str) -> Checked:
     return await _read(text, pool, tenant, None)
 
 
-async def read_candidate(policy: Any, pool: ComputePool, tenant: str) -> PolicyDocument:
-    """A policy that is only asked about, as text or as an object."""
+async def read_candidate(policy: Any, pool: ComputePool, tenant: str) -> Checked:
+    """A policy that is only asked about, as text or as an object, with its warnings."""
     text = policy.encode() if isinstance(policy, str) else msgspec.json.encode(policy)
-    return (await _read(text, pool, tenant, _candidates)).document
+    return await _read(text, pool, tenant, _candidates)
 
 
 def remark(found: LocatedFault) -> wire.PolicyWarning:
@@ -97,11 +97,28 @@ _TEXTS = (
 )
 
 
-async def activate(call: Asked[None, bytes]) -> Answer:
+class PutQuery(Query, frozen=True, kw_only=True):
+    expecting: (
+        Annotated[
+            str,
+            msgspec.Meta(
+                min_length=1,
+                max_length=100,
+                description="Only if this snapshot is in force now; otherwise 409 `conflict`, and nothing changes.",
+            ),
+        ]
+        | None
+    ) = None
+
+
+async def activate(call: Asked[PutQuery, bytes]) -> Answer:
     text = call.body
     document, found = await read_policy(text, call.services.compute_pool, call.caller.tenant)
     warnings = tuple(remark(each) for each in found)
-    command = ActivatePolicy.of(document, text.decode(), tenant=call.caller.tenant, by=caller_of(call))
+    command = msgspec.structs.replace(
+        ActivatePolicy.of(document, text.decode(), tenant=call.caller.tenant, by=caller_of(call)),
+        expecting=call.query.expecting,
+    )
     source = command.source
     return await decide(call, command, lambda head: Reply(200, _head_view(head, source, warnings)))
 
@@ -155,7 +172,9 @@ async def _evaluated(call: Asked[None, wire.EvaluateBody]) -> Reply:
         priority=Priority(body.priority),
     )
     pool, tenant = call.services.compute_pool, call.caller.tenant
-    candidate = await read_candidate(body.policy, pool, tenant) if body.policy is not None else None
+    candidate = (
+        (await read_candidate(body.policy, pool, tenant)).document if body.policy is not None else None
+    )
     if not pool.is_open or (candidate is None and explains_quickly(asking, head)):
         return Reply(200, _evaluation(explain(asking, head, candidate)))
     try:
@@ -168,7 +187,7 @@ async def _evaluated(call: Asked[None, wire.EvaluateBody]) -> Reply:
 
 async def _simulated(call: Asked[None, wire.SimulateBody]) -> Reply:
     pool, tenant = call.services.compute_pool, call.caller.tenant
-    candidate = await read_candidate(call.body.policy, pool, tenant)
+    candidate, found = await read_candidate(call.body.policy, pool, tenant)
     store, last = call.services.store, call.body.last
     jobs = _latest_jobs(call.services, tenant, last)
 
@@ -188,6 +207,7 @@ async def _simulated(call: Asked[None, wire.SimulateBody]) -> Reply:
             examined=result.examined,
             unchanged=result.examined - len(result.changes),
             changes=tuple(_change_view(each) for each in result.changes),
+            warnings=tuple(remark(each) for each in found),
         ),
     )
 
@@ -324,7 +344,8 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="put_policy", method="PUT", path="/api/v1/policy", tag=_TAG, roles=("admin",),
         summary="Put a policy in force", description="YAML or JSON. Errors and warnings name line and column.",
-        body=RawBody(_TEXTS), answers={200: wire.Policy}, answer=activate, problems=("people_only",),
+        query=PutQuery, body=RawBody(_TEXTS), answers={200: wire.Policy}, answer=activate,
+        problems=("people_only", "conflict"),
     ),
     Operation(
         id="get_policy", method="GET", path="/api/v1/policy", tag=_TAG, roles=READERS,

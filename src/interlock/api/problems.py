@@ -57,6 +57,7 @@ CODES_OF: Mapping[type[Exception], str] = {
     IdempotencyKeyReused: "idempotency_key_reused",
     policy.PolicyUnavailable: "policy_unavailable",
     policy.SimulationTooLong: "policy_unavailable",
+    policy.PolicyMoved: "conflict",
     policy.SnapshotUnusable: "conflict",
     policy.PolicyThrottled: "policy_throttled",
     approvals.AlreadyApproved: "already_approved",

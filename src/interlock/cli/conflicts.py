@@ -240,10 +240,9 @@ def say_conflict(conflict: Conflict) -> None:
         say(f"  {safe(side.actor)}, {when(side.at)}: {safe(side.what)}{version}")
     say("", f"safest now: {safe(conflict.safest_next_step)}", f"next time:  {safe(conflict.prevention)}")
     if conflict.state == "open":
-        say(
-            "",
-            f"  interlock conflict resolve {conflict.id} keep_first|keep_second|merge|retry|discard --note '…'",
-        )
+        best = conflict.safest_resolution or "keep_first|keep_second|merge|retry|discard"
+        say("", f"  interlock conflict resolve {conflict.id} {best} --note '…'")
+        say(*(f"  {word}: {', '.join(steps)}" for word, steps in conflict.would_carry_out.items() if steps))
     else:
         say(
             "",

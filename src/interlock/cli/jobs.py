@@ -42,10 +42,15 @@ def declare_jobs() -> Parser:
     parser = Parser(
         "interlock jobs",
         description="List jobs, newest first.",
-        examples=("interlock jobs --state APPROVAL", "interlock jobs --topic finance.payment.execute --json"),
+        examples=("interlock jobs --state APPROVAL", "interlock jobs --search 'ann acme' --json"),
     )
     parser.add_argument("--state", type=str.upper, choices=STATES, metavar="STATE", help=", ".join(STATES))
-    parser.add_argument("--topic", help="only this kind of action")
+    parser.add_argument("--topic", help="only this kind of action; `*` and `**` stand for parts of its name")
+    parser.add_argument(
+        "--search",
+        metavar="WORDS",
+        help="only jobs with these words in their id, topic, submitter or payload",
+    )
     paging(parser)
     return finished(parser, run_jobs)
 
@@ -80,6 +85,7 @@ def run_jobs(args: Namespace) -> int:
     from interlock.cli.job_page import say_jobs
     from interlock.wire.jobs import Job
 
+    filters = {"state": args.state, "topic": args.topic}
     return answer_list(
         args,
         "jobs",
@@ -87,7 +93,8 @@ def run_jobs(args: Namespace) -> int:
         tell=say_jobs,
         command="interlock jobs",
         nothing=_nothing(args),
-        query={"state": args.state, "topic": args.topic},
+        query={**filters, "q": args.search},
+        options={**filters, "search": args.search},
     )
 
 
@@ -119,7 +126,7 @@ def run_cancel(args: Namespace) -> int:
 
 
 def _nothing(args: Namespace) -> str:
-    if args.state or args.topic or args.cursor:
+    if args.state or args.topic or args.search or args.cursor:
         return "no jobs match; `interlock jobs` lists them all"
     return "no jobs yet; propose one with `interlock submit TOPIC --payload '{…}'`"
 

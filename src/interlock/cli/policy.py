@@ -176,7 +176,7 @@ def declare_policy() -> Parser:
     verbs = parser.add_subparsers(metavar=_VERBS, required=True, parser_class=Parser)
     for name, declare, run, text in (
         ("check", _declare_file, run_check, "find what is wrong with a policy file; needs no store"),
-        ("apply", _declare_file, run_apply, "put a policy file in force"),
+        ("apply", _declare_apply, run_apply, "put a policy file in force"),
         ("show", _declare_show, run_show, "print the policy in force, or an earlier one"),
         ("evaluate", _declare_evaluate, run_evaluate, "what would happen to an action, and why"),
         ("simulate", _declare_simulate, run_simulate, "what a policy file would change for the last jobs"),
@@ -228,7 +228,7 @@ def run_apply(args: Namespace) -> int:
     if not wants_json(args):
         warn_of(args.file, warnings)
     with connected(args) as client:
-        return answer(args, client.policy_put(text), say_in_force)
+        return answer(args, client.policy_put(text, expecting=args.expecting), say_in_force)
 
 
 def run_rollback(args: Namespace) -> int:
@@ -308,6 +308,13 @@ def run_snapshots(args: Namespace) -> int:
 
 def _declare_file(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", help="YAML or JSON; - is stdin")
+
+
+def _declare_apply(parser: Parser) -> None:
+    _declare_file(parser)
+    parser.add_argument(
+        "--expecting", metavar="SNAPSHOT", help="only if this one (sha256:…) is in force now; else exit 1"
+    )
 
 
 def _declare_show(parser: Parser) -> None:

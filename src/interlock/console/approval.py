@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import msgspec
 
 from interlock.console.client import Refusal, Refused
+from interlock.console.diff import changed_lines, pretty
 from interlock.console.evidence import evidence_body
 from interlock.console.route import PageRoute
 from interlock.console.sentence import on_approve, title_of
@@ -22,7 +22,6 @@ from interlock.wire.pages import Page
 from interlock.wire.policy import Evaluation
 from interlock.wire.shared import TargetState
 
-_DIFF_LINES_MAX = 5000
 _EVIDENCE_POLICY = (
     "sandbox; default-src 'none'; img-src 'self' data:; style-src 'self'; frame-ancestors 'self'"
 )
@@ -206,7 +205,7 @@ async def _edit_page(
     foreseen: Evaluation | None = None,
 ) -> Response:
     request = await _request(visit)
-    now = _pretty(request.payload)
+    now = pretty(request.payload)
     return await visit.page(
         "edit.html",
         status=status,
@@ -217,7 +216,7 @@ async def _edit_page(
         reason=visit.form.one("reason"),
         notice=notice,
         foreseen=foreseen,
-        changes=_diff(now, text) if text is not None else [],
+        changes=changed_lines(now, text) if text is not None else [],
     )
 
 
@@ -236,21 +235,9 @@ def _versions(job: Job) -> list[dict[str, Any]]:
         return []
     payloads = [*(each.payload for each in job.revisions), job.payload]
     return [
-        {"revision": each, "changes": _diff(_pretty(payloads[at]), _pretty(payloads[at + 1]))}
+        {"revision": each, "changes": changed_lines(pretty(payloads[at]), pretty(payloads[at + 1]))}
         for at, each in enumerate(job.revisions)
     ][::-1]
-
-
-def _pretty(value: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-
-
-def _diff(old: str, new: str) -> list[tuple[str, str]]:
-    """Lines with what became of them: `same`, `gone` or `new`. Long equal stretches are left out."""
-    olds, news = old.splitlines()[:_DIFF_LINES_MAX], new.splitlines()[:_DIFF_LINES_MAX]
-    kinds = {" ": "same", "-": "gone", "+": "new"}
-    lines = list(difflib.unified_diff(olds, news, lineterm="", n=3))[2:]
-    return [(kinds[line[0]], line[1:]) for line in lines if line[0] in kinds]
 
 
 def _here(visit: Visit) -> str:

@@ -64,6 +64,7 @@ class Api:
         path: Mapping[str, str] | None = None,
         query: Mapping[str, object] | None = None,
         body: object = None,
+        content_type: str = "application/json",
         once: str = "",
     ) -> T:
         """Call an operation and read its answer as `shape`; raises `Refused`. Parameters that are None are left out.
@@ -71,7 +72,9 @@ class Api:
         `once` is an idempotency key: a form that is sent again under it gets the first answer again.
         """
         headers = {"idempotency-key": once} if once else None
-        response = await self.respond(operation_id, path=path, query=query, body=body, headers=headers)
+        response = await self.respond(
+            operation_id, path=path, query=query, body=body, content_type=content_type, headers=headers
+        )
         if response.status >= 400:
             raise Refused(read_refusal(response))
         return msgspec.json.decode(response.body, type=shape)

@@ -60,7 +60,8 @@ def timeline_of(request: ApprovalRequest, history: Iterable[AuditEntry]) -> list
 
 def moment_of(entry: AuditEntry) -> Moment:
     """An audit entry in words; one that was refused says why."""
-    words = _WORDS.get(entry.action) or entry.action.replace(".", " ").replace("_", " ")
+    action = entry.action.removesuffix("_refused")
+    words = _WORDS.get(action) or action.replace(".", " ").replace("_", " ")
     details = entry.details
     reason = details.get("reason") or details.get("error") or ""
     if entry.outcome not in (None, "done", "ok", ""):

@@ -24,14 +24,22 @@ def declare_demo() -> Parser:
         "interlock demo",
         description="Start a server on a temporary store, play a few scenes against it with real clients,\n"
         "and check what Interlock promises. Takes about 15 seconds and leaves nothing behind.\n"
-        "Exit code 1 if a promise was not kept.",
+        "Exit code 1 if a promise was not kept. With --open, the server stays instead, filled with a company's day,\n"
+        "for you to look at in a browser.",
+        examples=("interlock demo", "interlock demo --open"),
     )
+    parser.add_argument("--open", action="store_true", help="fill a server, print a sign-in link, and stay")
     parser.set_defaults(run=run_demo)
     return parser
 
 
 def run_demo(args: Namespace) -> int:
-    """Play every scene."""
+    """Play every scene, or show a company's day."""
+    if args.open:
+        from interlock.demo.showcase import show
+
+        show()
+        return Exit.DONE
     return Exit.DONE if perform(SCENES) else Exit.ERROR
 
 

@@ -53,6 +53,10 @@ class Actor:
         headers = {"idempotency-key": key} if key else {}
         return _answer(self._client.post(self._url(path), json=body or {}, headers=headers))
 
+    def put(self, path: str, body: dict[str, Any]) -> Answer:
+        """Set something."""
+        return _answer(self._client.put(self._url(path), json=body))
+
     def put_policy(self, text: str) -> Answer:
         """Put a policy in force."""
         headers = {"content-type": "application/yaml"}

@@ -60,8 +60,7 @@ def fetch(
     say: Say | None = None,
 ) -> Flow[T]:
     """GET `where`; parameters that are None are left out. Times as for `exchange`."""
-    asked = urlencode([(name, str(value)) for name, value in (query or {}).items() if value is not None])
-    request = Request(method="GET", path=where, query=asked, headers=_headers(session))
+    request = Request(method="GET", path=where, query=_spelled(query or {}), headers=_headers(session))
     response = yield from exchange(
         session, request, hold_seconds=hold_seconds, deadline_seconds=deadline_seconds, say=say
     )
@@ -148,7 +147,14 @@ def change_named(session: Session, where: str, kind: type[T], body: Body, *, nam
 
 
 def put_document(
-    session: Session, where: str, kind: type[T], document: bytes, media_type: str, *, key: str | None
+    session: Session,
+    where: str,
+    kind: type[T],
+    document: bytes,
+    media_type: str,
+    *,
+    query: Mapping[str, str | int | None],
+    key: str | None,
 ) -> Flow[T]:
     """PUT a whole document, under a key too: a late repeat must not undo a newer document."""
     name = fresh_name() if key is None else _checked_name(key)
@@ -156,8 +162,12 @@ def put_document(
         IDEMPOTENCY_KEY: derived_key(where, "", name),
         "content-type": media_type,
     }
-    request = Request(method="PUT", path=where, headers=headers, body=document)
+    request = Request(method="PUT", path=where, query=_spelled(query), headers=headers, body=document)
     return decoded((yield from exchange(session, request, name=name)), kind)
+
+
+def _spelled(query: Mapping[str, str | int | None]) -> str:
+    return urlencode([(name, str(value)) for name, value in query.items() if value is not None])
 
 
 def _written(method: str, where: str, headers: dict[str, str], body: Sent) -> Request:

@@ -112,12 +112,16 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a candidate policy would have changed for the jobs it was held against."""
+    """What a candidate policy would have changed for the jobs it was held against.
+
+    `warnings` are of its text: what is allowed in it but may not be meant.
+    """
 
     snapshot: str
     examined: int = 0
     unchanged: int = 0
     changes: tuple[Change, ...] = ()
+    warnings: tuple[PolicyWarning, ...] = ()
 
 
 class RollbackBody(Body, frozen=True, kw_only=True):

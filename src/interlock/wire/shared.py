@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from interlock.wire.fields import Body, GivenReason, Number, Reason, TargetKey, Text, Version
-from interlock.wire.marks import Given
+from interlock.wire.marks import Given, Sometimes
 
 
 class Touch(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +85,11 @@ class Affected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True):
-    """A collision, and the safest next step. `count` is how often it happened while it was open."""
+    """A collision, and the safest next step. `count` is how often it happened while it was open.
+
+    `safest_resolution` is the resolution that does the safest next step, or null if more is to be done than to resolve
+    it. `would_carry_out` says by resolution what it would do now, of a conflict that is read while it is open.
+    """
 
     id: str
     kind: str
@@ -94,6 +98,8 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
     competing: tuple[Competing, ...] = ()
     affected: Affected = Affected()
     safest_next_step: str = ""
+    safest_resolution: str | None = None
+    would_carry_out: Sometimes[dict[str, tuple[str, ...]]] = {}
     prevention: str = ""
     opened_at: Given[datetime] = None
     count: int = 1

@@ -155,6 +155,39 @@ async def test_discarding_ends_the_lease_and_withdraws_the_job(actors: Actors) -
     assert (await actors.api.job(job))["state"] == "CANCELLED"
 
 
+async def test_an_open_conflict_says_what_each_resolution_would_do_and_does_that(actors: Actors) -> None:
+    await actors.lease()
+    await actors.submit("v1", by=actors.other)
+    conflict = (await actors.touch("v2"))["conflict_id"]
+    seen = await actors.api.get(f"conflicts/{conflict}")
+    would = {word: sorted(steps) for word, steps in seen["would_carry_out"].items()}
+    assert would == {
+        "keep_first": ["settle_lease"],
+        "keep_second": ["settle_lease"],
+        "merge": ["ask_again", "settle_lease"],
+        "retry": ["ask_again", "settle_lease"],
+        "discard": ["cancel_job", "end_lease"],
+    }
+    settled = await actors.settle(conflict, "merge")
+    assert sorted(settled.document["carried_out"]) == would["merge"]
+    assert "would_carry_out" not in await actors.api.get(f"conflicts/{conflict}")
+    assert "would_carry_out" not in (await actors.conflicts())[0]
+
+
+async def test_the_safest_next_step_names_its_resolution_unless_there_is_more_to_do(actors: Actors) -> None:
+    more_to_do = {
+        ConflictKind.TARGET_CHANGED_AFTER_DRAFT,
+        ConflictKind.LEASE_EXPIRED_WITH_RESULT_PENDING,
+    }
+    assert {kind for kind, advice in SAFEST.items() if advice.resolution is None} == more_to_do
+    await actors.lease()
+    await actors.touch("v2")
+    (conflict,) = await actors.conflicts()
+    advised = SAFEST[ConflictKind(conflict["kind"])].resolution
+    assert advised is not None
+    assert conflict["safest_resolution"] == advised.value
+
+
 async def test_retrying_asks_people_again_about_the_version_that_is_there(actors: Actors) -> None:
     job = await actors.submit("v1", by=actors.other)
     conflict = (await actors.touch("v2"))["conflict_id"]

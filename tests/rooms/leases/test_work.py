@@ -251,3 +251,15 @@ async def test_a_check_tells_a_sink_what_is_current(client: LeaseClient) -> None
     assert (checked["current"], checked["state"]) == (False, "stale")
     later = await client.take("repo:a", by="bob")
     assert (await client.do("check", lease))["current_fence"] == later["fence"] > lease["fence"]
+
+
+async def test_a_list_of_leases_says_who_had_each_before(client: LeaseClient) -> None:
+    lease = await client.take("repo:a")
+    await client.do("handoff", lease, to="bob", checkpoint={"done": "half"})
+    await client.take("repo:a", by="bob")
+    await client.take("repo:b", by="bob")
+    page = await client.api.get("leases?live=true")
+    before = {each["resource"]: each["predecessor"] for each in page["items"]}
+    assert before["repo:b"] is None
+    assert (before["repo:a"]["owner"], before["repo:a"]["ended"]) == ("ann", "handed_off")
+    assert before["repo:a"]["checkpoint"]["done"] == "half"

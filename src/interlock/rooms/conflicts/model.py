@@ -96,16 +96,21 @@ def follow_up_of(kind: ConflictKind, resolution: Resolution, affected: str, stat
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What is safest now, and what would prevent it the next time."""
+    """What is safest now, and what would prevent it the next time.
+
+    `resolution` is the one that says and does so; None if somebody must do more first than to say how it was settled.
+    """
 
     next_step: str
     prevention: str
+    resolution: Resolution | None = None
 
 
 SAFEST: Mapping[ConflictKind, Advice] = {
     ConflictKind.STALE_FENCE: Advice(
         "discard the late writer's result; the current owner has the newer state",
         "renew before a third of the lease has passed, or ask for a longer lifetime",
+        Resolution.DISCARD,
     ),
     ConflictKind.TARGET_CHANGED_AFTER_DRAFT: Advice(
         "read the new version and draft the change again",
@@ -114,6 +119,7 @@ SAFEST: Mapping[ConflictKind, Advice] = {
     ConflictKind.APPROVAL_ON_OLD_VERSION: Advice(
         "refresh the approval, so that people decide on the new version",
         "ask for approval sooner after drafting, or use a shorter expiry",
+        Resolution.RETRY,
     ),
     ConflictKind.LEASE_EXPIRED_WITH_RESULT_PENDING: Advice(
         "find out from the remote side whether the effect happened, then resolve it with that evidence",
@@ -122,14 +128,17 @@ SAFEST: Mapping[ConflictKind, Advice] = {
     ConflictKind.DUPLICATE_WORK: Advice(
         "keep the first actor's version and let the second start again from it",
         "take a lease before starting, or send such work through one queue",
+        Resolution.KEEP_FIRST,
     ),
     ConflictKind.APPROVE_REJECT_RACE: Advice(
         "the first decision stands; talk to the other reviewer before doing anything else",
         "ask one group, or raise the quorum, so that reviewers see each other's votes",
+        Resolution.KEEP_FIRST,
     ),
     ConflictKind.HUMAN_EDIT_DURING_LEASE: Advice(
         "keep the person's edit; the lease holder reads it and goes on from there",
         "lease narrower targets for shorter times, and show people who holds what",
+        Resolution.KEEP_SECOND,
     ),
 }
 

@@ -248,13 +248,13 @@ def _test_of(wanted: Wanted) -> Callable[[Job], bool]:
             (fits_topic is None or fits_topic(job.action.topic))
             and (wanted.env is None or job.action.env == wanted.env)
             and (wanted.by is None or job.submitted_by == wanted.by)
-            and (not words or _has_words(job, words))
+            and (not words or has_words(job, words))
         )
 
     return test
 
 
-def _has_words(job: Job, words: Sequence[str]) -> bool:
+def has_words(job: Job, words: Sequence[str]) -> bool:
     """Whether each word occurs in what names a request or in a payload that is not large."""
     action = job.action
     labels = (f"{name}={value}" for name, value in {**action.labels, **job.system_labels}.items())

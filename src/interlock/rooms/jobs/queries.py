@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -39,16 +40,23 @@ async def list_jobs(
     limit: int,
 ) -> Records[Job]:
     """Jobs, newest first, narrowed by topic and by state as of `now`."""
+    name, params = listing_of(tenant, state, topic, now)
+    # What is due may be due for an escalation alone, so the clock's last word is the rule's, not the query's.
+    return await page_of(
+        store, JOBS, name, params, before, limit, keep=lambda job: state in (None, job.state_at(now))
+    )
+
+
+def listing_of(
+    tenant: str, state: JobState | None, topic: str | None, now: datetime
+) -> tuple[str, dict[str, Any]]:
+    """The query that lists jobs of one topic and state, newest first, and its parameters but for the page's."""
     is_expired = state is JobState.EXPIRED
     given = {"state": state.value if state and not is_expired else None, "topic": topic}
     by = {name: value for name, value in given.items() if value is not None}
     listing = "list_expired_jobs" if is_expired else "list_jobs"
     name = f"jobs.{listing}{'_by_' if by else ''}{'_and_'.join(by)}"
-    params = {"tenant": tenant, **by, **({"now": micros(now)} if is_expired else {})}
-    # What is due may be due for an escalation alone, so the clock's last word is the rule's, not the query's.
-    return await page_of(
-        store, JOBS, name, params, before, limit, keep=lambda job: state in (None, job.state_at(now))
-    )
+    return name, {"tenant": tenant, **by, **({"now": micros(now)} if is_expired else {})}
 
 
 async def list_observed(store: Store, tenant: str, *, before: str | None, limit: int) -> Records[Job]:

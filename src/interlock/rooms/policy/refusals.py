@@ -16,6 +16,18 @@ class PolicyUnavailable(Refusal):
         self.why = why
 
 
+class PolicyMoved(Refusal):
+    """The policy in force is not the one that the caller compared with, so nothing was put in force."""
+
+    def __init__(self, expected: str, current: str) -> None:
+        super().__init__(
+            f"the policy in force is {current}, not {expected}; compare with that one, then put yours in force"
+        )
+        self.expected = expected
+        self.current = current
+        self.next = Next("get_policy", {})
+
+
 class SnapshotUnusable(Refusal):
     """What is kept under a snapshot's id is not what was in force then, so it is not put in force again."""
 

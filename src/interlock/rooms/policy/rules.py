@@ -43,7 +43,7 @@ from interlock.rooms.policy.model import (
     PolicySnapshot,
 )
 from interlock.rooms.policy.rate_limits import BucketLevel, Empty, full_at, take
-from interlock.rooms.policy.refusals import PolicyUnavailable, SnapshotUnusable
+from interlock.rooms.policy.refusals import PolicyMoved, PolicyUnavailable, SnapshotUnusable
 
 OPERATOR = "operator"
 _ALWAYS_SECONDS = 60.0
@@ -148,13 +148,17 @@ def take_token(world: World, tenant: str, evaluation: Evaluation) -> float | Non
 
 
 class ActivatePolicy(Command[PolicyHead], frozen=True, kw_only=True):
-    """Put a policy in force. Its snapshot is kept for ever. `by` is None for the operator of the store."""
+    """Put a policy in force. Its snapshot is kept for ever. `by` is None for the operator of the store.
+
+    With `expecting`, only in the place of that snapshot.
+    """
 
     tenant: str
     snapshot: str
     document: str
     source: str
     by: Caller | None = None
+    expecting: str | None = None
 
     @classmethod
     def of(
@@ -172,6 +176,9 @@ class ActivatePolicy(Command[PolicyHead], frozen=True, kw_only=True):
 
     def decide(self, world: World) -> PolicyHead:
         author = require_administrator(world, self.by).id if self.by else OPERATOR
+        current = snapshot_in_force(world, self.tenant)
+        if self.expecting is not None and self.expecting != current:
+            raise PolicyMoved(self.expecting, current)
         if world.get(SNAPSHOTS, self.tenant, self.snapshot) is None:
             world.put(
                 SNAPSHOTS,

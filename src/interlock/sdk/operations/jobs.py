@@ -79,11 +79,12 @@ def jobs(
     *,
     state: str | None = None,
     topic: str | None = None,
+    q: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Flow[Page[Job]]:
-    """List jobs, newest first."""
-    query = {"state": state, "topic": topic, "limit": limit, "cursor": cursor}
+    """List jobs, newest first; with `q`, those in which every word of it occurs."""
+    query = {"state": state, "topic": topic, "q": q, "limit": limit, "cursor": cursor}
     return (yield from fetch(session, path("jobs"), Page[Job], query))
 
 

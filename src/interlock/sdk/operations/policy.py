@@ -13,14 +13,21 @@ from interlock.wire.policy import Evaluation, Policy, RollbackBody, SimulateBody
 
 
 def policy_put(
-    session: Session, policy: str | Mapping[str, object], *, key: str | None = None
+    session: Session,
+    policy: str | Mapping[str, object],
+    *,
+    expecting: str | None = None,
+    key: str | None = None,
 ) -> Flow[Policy]:
-    """Put a policy in force: YAML text, or the same as a mapping."""
+    """Put a policy in force: YAML text, or the same as a mapping. `expecting`: only in the place of this snapshot."""
     if isinstance(policy, str):
         document, media_type = policy.encode(), "application/yaml"
     else:
         document, media_type = encoded(dict(policy)), "application/json"
-    return (yield from put_document(session, path("policy"), Policy, document, media_type, key=key))
+    query = {"expecting": expecting}
+    return (
+        yield from put_document(session, path("policy"), Policy, document, media_type, query=query, key=key)
+    )
 
 
 def policy_get(session: Session) -> Flow[Policy]:
