@@ -128,6 +128,8 @@ def run_list(args: Namespace) -> int:
     from interlock.wire.identity import ApiKey
 
     nothing = "no keys yet; make one with `interlock key create NAME --kind person --roles review`"
+    if args.principal:
+        nothing = f"{args.principal} has no key; make one with `interlock key create {args.principal}`"
     return answer_page(args, _page(args), kind=ApiKey, tell=say_keys, nothing=nothing)
 
 
