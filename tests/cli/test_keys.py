@@ -28,6 +28,17 @@ def test_a_key_shown_to_a_person_is_the_only_secret_on_the_page(terminal: Termin
     assert said.out.count(lines[0]) == 1
 
 
+def test_the_keys_of_one_principal_are_listed_alone(terminal: Terminal) -> None:
+    for name in ("mia", "bob", "mia"):
+        terminal("key", "create", name, "--kind", "person", "--roles", "review")
+
+    listed = terminal("key", "list", "--principal", "mia", "--json").json["items"]
+    nobody = terminal("key", "list", "--principal", "zoe")
+
+    assert [each["principal"] for each in listed] == ["mia", "mia"]
+    assert "zoe has no key" in nobody.out
+
+
 def test_a_key_acts_as_its_principal(policy_terminal: Terminal) -> None:
     key = policy_terminal.key("payer", "--kind", "agent", "--roles", "submit", "--owner", "mia")
     policy_terminal.use(INTERLOCK_KEY=key)

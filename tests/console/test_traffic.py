@@ -60,9 +60,12 @@ def test_one_workflow_and_another_window_work_without_javascript(busy: ConsoleSi
         page.get_by_role("button", name="Show").click()
         assert (figure(page, "Admitted"), figure(page, "Full")[0]) == ("2", "1")
     page.get_by_label("By").select_option("topic")
-    page.get_by_label("Workflow").fill("")
+    page.get_by_role("textbox", name="Workflow").fill("")
     page.get_by_role("button", name="Show").click()
     assert figure(page, "Throttled by the policy") == "0"
+    page.get_by_role("textbox", name="Topic").fill("not a name")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("alert")).to_contain_text("not a name is not the name of a topic; all are shown")
 
 
 def test_without_traffic_the_page_says_what_would_be_counted(console: ConsoleSite, phone_page: Page) -> None:

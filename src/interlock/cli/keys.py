@@ -128,6 +128,8 @@ def run_list(args: Namespace) -> int:
     from interlock.wire.identity import ApiKey
 
     nothing = "no keys yet; make one with `interlock key create NAME --kind person --roles review`"
+    if args.principal:
+        nothing = f"{args.principal} has no key; make one with `interlock key create {args.principal}`"
     return answer_page(args, _page(args), kind=ApiKey, tell=say_keys, nothing=nothing)
 
 
@@ -163,6 +165,7 @@ def _declare_create(parser: Parser) -> None:
 
 def _declare_list(parser: Parser) -> None:
     parser.description = "List keys, newest first. What is shown is public; the secret is kept nowhere."
+    parser.add_argument("--principal", type=_name, metavar="NAME", help="those of this principal")
     _declare_common(parser, run_list)
 
 
@@ -196,7 +199,8 @@ def _page(args: Namespace) -> Page[Any]:
         return Page(items=on_store(args, _list(args)))
 
     with connected(args) as client:
-        return listing(client, "api-keys", limit=_LIST_MAX, cursor=None, query={})
+        query = {"principal": getattr(args, "principal", None)}
+        return listing(client, "api-keys", limit=_LIST_MAX, cursor=None, query=query)
 
 
 def _meant(args: Namespace) -> str:
@@ -254,7 +258,8 @@ def _list(args: Namespace) -> Callable[[Service], Awaitable[tuple[ApiKey, ...]]]
         from interlock.api.identity import key_view
         from interlock.service.operator import list_keys
 
-        return tuple(key_view(*found) for found in await list_keys(service, args.tenant))
+        whose = getattr(args, "principal", None)
+        return tuple(key_view(*found) for found in await list_keys(service, args.tenant, principal=whose))
 
     return read
 

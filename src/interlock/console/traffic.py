@@ -70,6 +70,7 @@ async def show(visit: Visit) -> Response:
         stats=found,
         by=by,
         name=name if is_name else "",
+        complaint="" if is_name or not name else f"{name} is not the name of a {by}; all are shown.",
         points=points,
         # The newest first, and only steps in which something happened: a table is for reading.
         busy=[point for point in reversed(points) if _total(point)],

@@ -11,7 +11,7 @@ from interlock.kernel.store_state import Repaired, StoreState
 from interlock.rooms.audit.model import NoteStoreState
 from interlock.rooms.identity import queries
 from interlock.rooms.identity.keys import make_key
-from interlock.rooms.identity.model import EVERY_ROLE, ApiKey, Principal, PrincipalKind, Role
+from interlock.rooms.identity.model import EVERY_ROLE, PRINCIPALS, ApiKey, Principal, PrincipalKind, Role
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.identity.rules import BootstrapAdmin, IssueKey, RevokeKey
 from interlock.rooms.policy.parser import parse_policy
@@ -64,9 +64,17 @@ async def issue_key(
     return IssuedKey(await service.kernel.run(command), key.text, key.id)
 
 
-async def list_keys(service: Service, tenant: str = TENANT_DEFAULT) -> list[tuple[ApiKey, Principal]]:
-    """A tenant's keys, newest first."""
-    found, _ = await queries.list_keys(service.store, tenant, limit=LIST_MAX)
+async def list_keys(
+    service: Service, tenant: str = TENANT_DEFAULT, *, principal: str | None = None
+) -> list[tuple[ApiKey, Principal]]:
+    """A tenant's keys, or those of one principal, newest first."""
+    if principal is None:
+        found, _ = await queries.list_keys(service.store, tenant, limit=LIST_MAX)
+        return found
+    known = await service.store.get(PRINCIPALS, tenant, principal)
+    if known is None:
+        return []
+    found, _ = await queries.list_keys_of(service.store, known, limit=LIST_MAX)
     return found
 
 
