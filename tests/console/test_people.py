@@ -153,3 +153,22 @@ def test_people_fit_a_phone(console: ConsoleSite, phone_page: Page, path: str) -
     opened(console, phone_page, path)
     expect(phone_page.get_by_role("table").first).to_be_visible()
     assert phone_page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_long_list_of_people_comes_in_pages_also_of_a_page_that_answers_a_form(
+    console: ConsoleSite, plain_page: Page
+) -> None:
+    page, body = plain_page, {"kind": "agent", "roles": ["submit"]}
+    for number in range(55):
+        console.client(console.ann).call("POST", "principals", f"bot-{number:02}", "keys", body=body)
+    opened(console, page, "?tab=keys")
+    expect(page.locator("[data-row]")).to_have_count(50)
+    page.get_by_role("link", name="Next page").click()
+    expect(page.get_by_role("table").get_by_role("link", name="mia")).to_be_visible()
+    page.goto(f"{console.url}/console/people")
+    page.get_by_text("Add a person or a program").click()
+    page.get_by_label("Name", exact=True).fill("zoe")
+    page.get_by_role("button", name="Add with an API key").click()
+    expect(page.locator("[data-row]")).to_have_count(50)
+    page.get_by_role("link", name="Next page").click()
+    expect(page.get_by_role("link", name="zoe")).to_be_visible()
