@@ -12,7 +12,6 @@ IMAGES = Path(__file__).parents[1] / "docs" / "images"
 WIDE = {"width": 1200, "height": 820}
 PAGES = {
     "inbox": "/console/inbox",
-    "board": "/console/board",
     "conflicts": "/console/conflicts",
     "policy": "/console/policy",
     "traffic": "/console/traffic",
