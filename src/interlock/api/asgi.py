@@ -45,7 +45,7 @@ from interlock.service.metrics import Counter, Registry
 from interlock.service.operator import Greeting, activate_policy_file, greet
 from interlock.service.service import Service, open_service
 from interlock.service.settings import UNIX_PEER, Settings, settings_from
-from interlock.wire.http import Request, Response
+from interlock.wire.http import Request, Response, is_page
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -234,7 +234,7 @@ class _Open:
             incoming.expect({name.decode("latin-1").lower(): "1" for name, _ in scope["headers"]})
             request = Request(method=scope["method"], path="", root=asked.root, client=asked.client)
             return request, self._app.refuse(request, refused)
-        if Console.serves(request.path):
+        if is_page(request.path):
             return request, await self._console.respond(request)
         return request, await self._app.respond(request)
 

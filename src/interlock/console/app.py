@@ -30,7 +30,7 @@ from interlock.service.keyring import Known
 from interlock.service.logs import Log
 from interlock.service.router import MethodNotAllowed, NoRoute, Router
 from interlock.service.service import Service
-from interlock.wire.http import Headers, NotDecodable, Request, Response
+from interlock.wire.http import Headers, NotDecodable, Request, Response, is_page
 
 _PUBLIC_FORM_BYTES_MAX = 16 * 1024
 _FORM = "application/x-www-form-urlencoded"
@@ -73,11 +73,6 @@ class Console:
             spanning=("file", "key", "action_id"),
         )
         self._away_since: datetime | None = None
-
-    @staticmethod
-    def serves(path: str) -> bool:
-        """Whether a path leads to a page."""
-        return path in ("/", "/console") or path.startswith("/console/")
 
     async def respond(self, request: Request) -> Response:
         """Answer one request."""
@@ -302,7 +297,7 @@ def _page_before(request: Request) -> str:
     """The page from which a form was sent, to come back to after signing in."""
     sent = urlsplit(request.headers.get("referer", ""))
     path = sent.path.removeprefix(request.root)
-    return path if Console.serves(path) else "/console/inbox"
+    return path if is_page(path) else "/console/inbox"
 
 
 def _finished(request: Request, response: Response, request_id: str) -> Response:

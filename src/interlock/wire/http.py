@@ -57,6 +57,11 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
         return next((value for key, value in self.headers if key == name), None)
 
 
+def is_page(path: str) -> bool:
+    """Whether a path is for browsers: the console, or the front door that leads to it."""
+    return path in ("/", "/console") or path.startswith("/console/")
+
+
 class NotDecodable(ValueError):
     """Percent-encoding that does not spell text; the message says why."""
 
