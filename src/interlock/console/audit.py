@@ -18,7 +18,7 @@ _FILTERS = ("actor", "action", "subject")
 _DONE = (None, "", "done", "ok")
 _REFUSED = "_refused"
 
-# What somebody did, as it stands before what they did it to.
+# What a principal did, as it stands before what they did it to.
 _VERBS = {
     "submit": "submitted",
     "vote": "said yes to",
@@ -101,7 +101,7 @@ _ABOUT_PRINCIPALS = ("principal_set", "key_issue", "key_revoke")
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry as one line: somebody did something to something, or was refused."""
+    """An entry as one line: who did what to which record, or was refused."""
 
     n: int | None
     at: datetime | None

@@ -1,4 +1,4 @@
-"""Effects: actions that happen once. First those whose outcome nobody knows, and how somebody says what happened."""
+"""Effects: actions that happen once. First those whose outcome is unknown, and how a person says what happened."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _SYSTEMS = (
     ("Linux", "Linux"),
 )
 _OUTCOMES = {
-    "ended": "The session was ended: whoever had it is signed out.",
+    "ended": "The session was ended: the person is signed out.",
     "revoked": "The key was revoked: the next request with it is refused.",
     "removed": "They were removed. What they did stays on record under their name.",
     "changed": "What they may do was changed. It counts from their next request on.",
@@ -58,7 +58,7 @@ async def show_one(visit: Visit) -> Response:
 
 
 async def add(visit: Visit) -> Response:
-    """Make a principal with its first key. Somebody who is there already is changed on their own page instead."""
+    """Make a principal with its first key. A principal that exists already is changed on its own page instead."""
     name = visit.form.one("name")
     body = {
         "kind": visit.form.one("kind"),
@@ -89,7 +89,7 @@ async def _known(visit: Visit, name: str) -> bool:
 
 
 async def change(visit: Visit) -> Response:
-    """Change what somebody may do."""
+    """Change what a principal may do."""
     body = {
         "roles": visit.form.all("role"),
         "groups": _words(visit.form.one("groups")),
@@ -103,7 +103,7 @@ async def change(visit: Visit) -> Response:
 
 
 async def issue(visit: Visit) -> Response:
-    """Give somebody one more key; what they may do stays."""
+    """Give a principal one more key; its roles and groups stay."""
     once = visit.form.one("once")
     try:
         known = await visit.api.ask("get_principal", Principal, path=visit.path)

@@ -249,7 +249,7 @@ async def _asked_about(visit: Visit, draft: Draft, candidate: str | None) -> dic
 
 
 def _action_of(job: Job) -> dict[str, Any]:
-    """A stored job, as whoever submitted it would submit it now."""
+    """A stored job, as its submitter would submit it now."""
     labels = {name: value for name, value in job.labels.items() if name not in job.system_labels}
     action: dict[str, Any] = {
         "topic": job.topic,

@@ -127,7 +127,7 @@ async def _questions(visit: Visit, steps: tuple[RunStep, ...]) -> dict[str, Appr
 
 
 def _may_end(visit: Visit, run: RunWithSteps) -> bool:
-    """Whoever started it is told its fence; anybody else speaks for it as an operator."""
+    """The principal that started it is told its fence; any other one speaks for it as an operator."""
     is_operator = visit.known is not None and "operate" in visit.known.roles
     return visit.may("cancel_run") and (run.fence != 0 or is_operator)
 

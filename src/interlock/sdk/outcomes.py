@@ -274,7 +274,7 @@ class StillPending(InterlockError):
 
 
 class Conflict(InterlockError):
-    """The state does not allow it: somebody decided, changed or used it first."""
+    """The state does not allow it: another caller decided, changed or used it first."""
 
     advice = "The situation has changed; look at the current state before doing anything else."
 
@@ -285,7 +285,7 @@ class Conflict(InterlockError):
 
 
 class Busy(InterlockError):
-    """Somebody else holds it; the class's patience is spent."""
+    """Another caller holds it, and the time to wait for it is over."""
 
     advice = "Nothing was done. It is in use right now; try again later."
 
@@ -443,7 +443,7 @@ class Final(Exception):
 
 
 class LeaseLost(Exception):
-    """The job is somebody else's by now: stop, and change nothing more on its behalf."""
+    """Another worker has the job by now: stop, and change nothing more on its behalf."""
 
 
 def described(error: BaseException) -> dict[str, Any]:
