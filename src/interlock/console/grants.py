@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from interlock.console.client import Refused
 from interlock.console.route import PageRoute
 from interlock.console.visit import Notice, Visit, notice_of
-from interlock.kernel.codec.strict import JsonRefused, parse
+from interlock.kernel.codec.pins import NotAPin, read_pin
+from interlock.kernel.codec.strict import JsonRefused
 from interlock.kernel.ids import new_id
 from interlock.wire.grants import Grant, GrantLedger, GrantTally, GrantUse
 from interlock.wire.http import Response
@@ -21,7 +20,6 @@ _LEDGER_PAGE = 200
 _FILTERS = ("task", "state")
 _STATES = ("open", "spent", "expired", "revoked")
 _FIELDS = ("task", "pins", "uses", "expires_in", "standing", "reason")
-_PIN = re.compile(r"([^<>=~]+)(<=|=|~)(.*)")
 _WORDS = {"max": "at most", "glob": "like", "exact": "is"}
 _OUTCOMES = {
     "issued": "The grant is issued.",
@@ -67,45 +65,22 @@ async def revoke(visit: Visit) -> Response:
 
 
 def read_pins(text: str) -> dict[str, Any]:
-    """Pins as on the command line, one a line: `repo = billing`, `amount_cents <= 500`, `branch ~ fix/*`.
-
-    A value is read as JSON if it is that (500, true, "500"), and as text if not.
-    """
+    """Pins as on the command line, one a line: `repo = billing`, `amount_cents <= 500`, `branch ~ fix/*`."""
     pins: dict[str, Any] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
-        found = _PIN.fullmatch(line)
-        if found is None:
-            raise BadPins(
-                f"Line {number} is not a pin. Write repo = billing, amount <= 500 or branch ~ fix/*"
-            )
-        path, sign, value = (part.strip() for part in found.groups())
+        try:
+            path, value = read_pin(line)
+        except NotAPin as wrong:
+            raise BadPins(f"Line {number} {wrong}.") from None
+        except JsonRefused as refused:
+            reason = refused.faults[0].reason
+            raise BadPins(f"Line {number} cannot be kept as it is: {reason}.") from None
         if path in pins:
             raise BadPins(f"Line {number} pins {path} a second time. Keep one of the two lines.")
-        pins[path] = {"glob": value} if sign == "~" else _bound(number, sign, value)
+        pins[path] = value
     return pins
-
-
-def _bound(number: int, sign: str, value: str) -> Any:
-    try:
-        said = parse(value.encode())
-    except JsonRefused as refused:
-        if _is_json(value):
-            reason = refused.faults[0].reason
-            raise BadPins(f"Line {number}: {value} cannot be kept as it is, {reason}.") from None
-        said = value
-    if sign == "<=":
-        return {"max": said}
-    return {"exact": said} if isinstance(said, dict) else said
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def pin_words(pins: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
