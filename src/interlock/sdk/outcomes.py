@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from interlock.rooms.policy import refusals
-from interlock.sdk.next_steps import in_python, read_next
+from interlock.sdk.next_steps import in_python
 from interlock.wire.jobs import Decision
-from interlock.wire.problem import Problem
+from interlock.wire.problem import NextStep, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from interlock.sdk.flow import Response
 
 
@@ -38,7 +36,7 @@ def read_problem(response: Response) -> Problem:
         code=str(document["code"]),
         title=_as(str, document.get("title")) or "",
         detail=_as(str, document.get("detail")) or "",
-        next=read_next(document.get("next")),
+        next=_next_step(document.get("next")),
         retryable=_as(bool, document.get("retryable")),
         retry_after_seconds=_retry_after_seconds(response, document.get("retry_after_ms")),
         fields=document,
@@ -73,6 +71,13 @@ def _foreign(response: Response) -> Problem:
         "and what stands between",
         retry_after_seconds=_retry_after_seconds(response, None),
     )
+
+
+def _next_step(value: object) -> NextStep | None:
+    try:
+        return msgspec.convert(value, NextStep)
+    except msgspec.ValidationError:
+        return None
 
 
 def _object_in(body: bytes) -> dict[str, object] | None:
