@@ -13,7 +13,6 @@ from interlock.wire.audit import AuditEntry
 from interlock.wire.http import Response
 from interlock.wire.pages import Page
 
-_PAGE = 50
 _FILTERS = ("actor", "action", "subject")
 _DONE = (None, "", "done", "ok")
 _REFUSED = "_refused"
@@ -119,9 +118,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 async def show(visit: Visit) -> Response:
     filters = visit.query.given(*_FILTERS)
     cursor = visit.query.one("cursor")
-    found = await visit.api.ask(
-        "list_audit", Page[AuditEntry], query={**filters, "limit": _PAGE, "cursor": cursor or None}
-    )
+    found = await visit.api.ask("list_audit", Page[AuditEntry], query={**filters, **visit.paging})
     return await visit.page(
         "audit.html",
         lines=[line_of(visit, entry) for entry in found.items],
