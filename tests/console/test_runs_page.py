@@ -176,7 +176,7 @@ def test_workflows_show_their_steps_and_limits_are_set_and_taken_away(
     audit_accessibility(page)
     row.get_by_text("Remove…").click()
     page.get_by_role("button", name="Remove the limit").click()
-    expect(page.get_by_role("status").first).to_contain_text("The limit is taken away")
+    expect(page.get_by_role("status").first).to_contain_text("The limit was removed")
     page.get_by_label("Scope").fill("no such name!")
     page.get_by_label("Runs at once").fill("3")
     page.get_by_role("button", name="Set", exact=True).click()

@@ -35,7 +35,7 @@ _OUTCOMES = {
     "withdrawn": "You withdrew your yes.",
     "commented": "Your comment was added.",
     "asked": "Your question was sent to the submitter.",
-    "refreshed": "The request stands on the current policy now; earlier votes are cleared.",
+    "refreshed": "The request is under the current policy now; earlier votes are cleared.",
     "edited": "The request was changed; earlier votes are cleared.",
 }
 

@@ -33,10 +33,10 @@ STATES = {
 _UNFINISHED = ("APPROVAL", "PENDING", "RUNNING", "FAILED")
 # What a person did, as the page says it after the browser was sent back to it.
 _OUTCOMES = {
-    "retried": "It is back in line, with all its attempts before it.",
+    "retried": "It is queued again, with all its attempts.",
     "cancelled": "You cancelled it. Nobody will run it.",
     "reconciled": "What became of it is recorded.",
-    "refreshed": "The request stands on the current policy now.",
+    "refreshed": "The request is under the current policy now.",
     "edited": "The request was changed.",
 }
 

@@ -44,7 +44,7 @@ _OUTCOMES = {
     "ended": "The session was ended: the person is signed out.",
     "revoked": "The key was revoked: the next request with it is refused.",
     "removed": "They were removed. What they did stays on record under their name.",
-    "changed": "What they may do was changed. It counts from their next request on.",
+    "changed": "What they may do was changed. It applies from their next request on.",
 }
 
 

@@ -88,9 +88,9 @@ async def _checked(visit: Visit, draft: Draft) -> tuple[Draft, Notice | None]:
     in_force = await _in_force(visit)
     said = "The text is a policy."
     if found.snapshot == in_force.snapshot:
-        said += " It says what the one in force says."
+        said += " It says the same as the one in force."
     if count := len(found.warnings):
-        said += f" {count} thing{'' if count == 1 else 's'} in it may not be meant: see below."
+        said += f" {count} warning{'' if count == 1 else 's'}: see below."
     return _remarked(draft, found.warnings), Notice(text=said)
 
 

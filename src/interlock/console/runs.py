@@ -36,7 +36,7 @@ _OUTCOMES = {
     "vote_recorded": "Your yes is counted; more people are needed.",
     "already_approved": "The step was approved already; nothing changed.",
     "cancelled": "The run is cancelled and its slot is free.",
-    "rerun": "This is the new run; what came before that step was taken over.",
+    "rerun": "This is the new run. Earlier steps kept their results.",
 }
 
 

@@ -12,8 +12,8 @@ from interlock.wire.workflows import Workflow
 
 _LIMITS_BESIDE = 200
 _OUTCOMES = {
-    "set": "The limit is set; it holds from the next start on.",
-    "cleared": "The limit is taken away; the tenant's alone holds from the next start on.",
+    "set": "The limit is set. It applies from the next start on.",
+    "cleared": "The limit was removed. From the next start on, only the tenant's limit applies.",
 }
 
 
