@@ -69,7 +69,7 @@ def test_a_text_is_checked_compared_simulated_and_tested_without_javascript(
     console.submit(500)
     opened(console, page, console.bob)
     written(page, LOOSER, "Check")
-    expect(page.get_by_role("status").first).to_contain_text("The text is a policy. 1 thing in it may not")
+    expect(page.get_by_role("status").first).to_contain_text("The text is a policy. 1 warning: see below.")
     expect(page.get_by_role("region", name="Warnings, by line")).to_contain_text("may be missing")
     page.get_by_role("button", name="Diff").click()
     changes = page.get_by_role("region", name="Changes to the policy in force")
