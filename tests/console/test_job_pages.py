@@ -96,7 +96,7 @@ def test_a_dead_letter_is_retried_once_without_javascript(console: ConsoleSite, 
     )
     plain_page.goto(f"{console.url}/console/jobs?state=FAILED")
     retry.click()
-    expect(plain_page.get_by_role("status").filter(has_text="is back in line")).to_be_visible()
+    expect(plain_page.get_by_role("status").filter(has_text="is queued again")).to_be_visible()
     assert console.client(console.ann).job(job_id).state == "PENDING"
 
 
@@ -111,7 +111,7 @@ def test_several_dead_letters_are_retried_with_keys_and_each_has_an_answer(
     expect(page.get_by_role("checkbox", checked=True)).to_have_count(2)
     page.get_by_label("Reason").fill("the bank is back")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("status").get_by_text("is back in line")).to_have_count(2)
+    expect(page.get_by_role("status").get_by_text("is queued again")).to_have_count(2)
     assert {console.client(console.ann).job(job).state for job in jobs} == {"PENDING"}
     history = console.client(console.ann).history(jobs[0]).items
     assert history[0].details["reason"] == "the bank is back"

@@ -26,7 +26,7 @@ def test_an_admin_sees_everybody_with_what_they_may_do(
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="billing-bot"))
     for text in ("agent", "submit", "mia"):
         expect(row).to_contain_text(text)
-    page.get_by_text("Add a person or a program").click()
+    page.get_by_text("Add a person, agent or worker").click()
     audit_accessibility(page)
     page.get_by_role("link", name="API keys").click()
     expect(page.get_by_role("table").get_by_role("link", name="payouts")).to_be_visible()
@@ -45,7 +45,7 @@ def test_a_reviewer_sees_themselves_and_their_sessions_alone(
     expect(bob.get_by_role("heading", name="Your sessions")).to_be_visible()
     expect(bob.get_by_role("row")).to_have_count(2)
     expect(bob.get_by_role("link", name="API keys")).to_have_count(0)
-    expect(bob.get_by_text("Add a person or a program")).to_have_count(0)
+    expect(bob.get_by_text("Add a person, agent or worker")).to_have_count(0)
     for path in ("?tab=keys", "?tab=people"):
         bob.goto(f"{console.url}/console/people{path}")
         expect(bob.get_by_role("heading", name="Your sessions")).to_be_visible()
@@ -59,7 +59,7 @@ def test_somebody_is_added_and_signs_in_with_the_key_that_was_shown(
 ) -> None:
     page = plain_page
     opened(console, page)
-    page.get_by_text("Add a person or a program").click()
+    page.get_by_text("Add a person, agent or worker").click()
     page.get_by_label("Name", exact=True).fill("zoe")
     page.get_by_role("checkbox", name="review").check()
     page.get_by_label("Groups").fill("finance, ops")
@@ -78,7 +78,7 @@ def test_somebody_is_added_and_signs_in_with_the_key_that_was_shown(
 
 def test_adding_a_name_that_is_there_changes_nothing(console: ConsoleSite, page: Page) -> None:
     opened(console, page)
-    page.get_by_text("Add a person or a program").click()
+    page.get_by_text("Add a person, agent or worker").click()
     page.get_by_label("Name", exact=True).fill("bob")
     page.get_by_role("checkbox", name="admin").check()
     page.get_by_role("button", name="Add with an API key").click()

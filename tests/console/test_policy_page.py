@@ -50,7 +50,7 @@ def test_what_is_wrong_is_shown_beside_its_line(console: ConsoleSite, page_in_ea
     opened(console, page, console.ann)
     written(page, BROKEN, "Check")
     expect(page.get_by_role("alert")).to_contain_text("2 problems found, the first in line 2")
-    lines = page.get_by_role("region", name="What is wrong, by line")
+    lines = page.get_by_role("region", name="Errors, by line")
     second = lines.get_by_role("row").filter(has_text="default: maybe")
     expect(second).to_contain_text("expected 'allow', 'deny' or 'require_human'")
     expect(lines.get_by_role("row").filter(has_text="colour: red")).to_contain_text("unknown field 'colour'")
@@ -69,10 +69,8 @@ def test_a_text_is_checked_compared_simulated_and_tested_without_javascript(
     console.submit(500)
     opened(console, page, console.bob)
     written(page, LOOSER, "Check")
-    expect(page.get_by_role("status").first).to_contain_text("The text is a policy. 1 thing in it may not")
-    expect(page.get_by_role("region", name="What may not be meant, by line")).to_contain_text(
-        "may be missing"
-    )
+    expect(page.get_by_role("status").first).to_contain_text("The text is a policy. 1 warning: see below.")
+    expect(page.get_by_role("region", name="Warnings, by line")).to_contain_text("may be missing")
     page.get_by_role("button", name="Diff").click()
     changes = page.get_by_role("region", name="Changes to the policy in force")
     expect(changes.locator("[data-kind=gone]")).to_contain_text("payload.amount_cents > 10000")
@@ -108,7 +106,7 @@ def test_a_pasted_job_is_tested_and_what_is_no_job_is_told(console: ConsoleSite,
             expect(page.get_by_role("alert")).to_contain_text(said)
         else:
             expect(tested).to_contain_text("require human because rule large-payments-need-finance matches")
-            expect(tested).to_contain_text("Asked of the policy in force")
+            expect(tested).to_contain_text("Evaluated with the policy in force")
             expect(tested).to_contain_text("It asks 1 person of finance, within 1 d")
         expect(job).to_have_value(text)
 

@@ -98,7 +98,7 @@ def test_a_yes_is_withdrawn_within_the_grace_and_says_where_it_was_given(il: Int
 
     assert (undone.outcome, undone.state, undone.votes) == ("withdrawn", "APPROVAL", 0)
     assert il.approval(job.id).on_approve == (
-        "think.twice is released to workers with exactly this payload, 3600 seconds later unless somebody who agreed "
+        "think.twice is released to workers with exactly this payload, 3600 seconds later unless a person who agreed "
         "takes it back"
     )
 

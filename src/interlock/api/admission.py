@@ -50,7 +50,7 @@ from interlock.wire.pages import Page
 
 NAME = r"[A-Za-z0-9_.:\-]{1,200}"
 TTL_SECONDS_DEFAULT = 60
-# A place in line lapses after `TICKET_SECONDS`; whoever waits comes back several times before that.
+# A place in line lapses after `TICKET_SECONDS`; a waiting caller comes back several times before that.
 _POLL_SECONDS = (1.2, 1.5)
 _REST_SECONDS_EACH, _REST_SECONDS_MAX = 0.01, 1.0
 
@@ -153,8 +153,8 @@ class _Place:
     async def wait(self, ahead: int) -> bool:
         """Wait for the next try; False if there is to be none.
 
-        Whoever was woken in vain rests, the longer the more are ahead: on a file that several servers share
-        every commit of another one wakes everybody.
+        A caller that was woken in vain rests, and rests longer the more callers are ahead of it: on a file that
+        several servers share, every commit of another server wakes every waiting caller.
         """
         left = self._deadline - asyncio.get_running_loop().time()
         if left > 0 and not self._service.is_stopping:
@@ -333,7 +333,7 @@ _TAG = "Admission"
 _RUN_ID = {"run_id": "The id that starting the run returned."}
 _STARTERS = ("submit", "work", "operate", "admin")
 _OWN = ("fence_stale", "not_actionable", "forbidden")
-_WHOSE = "Only whoever started it, with its fence, or the role `operate`, which is audited."
+_WHOSE = "Only for the caller that started it, with its fence, or for the role `operate`, which is audited."
 
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(

@@ -150,7 +150,7 @@ class App(Generic[C, S]):
         operation, path = self._found(request)
         trace.operation = operation
         if operation.public:
-            check_unsent(operation, request)  # Whoever asks is nobody known, so no body of theirs is read.
+            check_unsent(operation, request)  # The caller is not known, so its body is not read.
         else:
             trace.caller = await self._known(operation, request, path)
             _check_role(operation, trace.caller)

@@ -294,7 +294,7 @@ def _on_approve(job: Job, approval: Approval, foreseen: Foreseen) -> str:
         return f"your vote is counted; {others} more of {approval.requirement.quorum} people must agree"
     whom = "its caller" if job.is_call else "workers"
     grace = approval.requirement.grace_seconds
-    later = f", {grace} seconds later unless somebody who agreed takes it back" if grace else ""
+    later = f", {grace} seconds later unless a person who agreed takes it back" if grace else ""
     return f"{job.action.topic} is released to {whom} with exactly this payload{later}"
 
 
@@ -346,7 +346,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="look_at_approval", method="POST", path="/api/v1/approvals/{job_id}/look", tag=_TAG, roles=_READERS,
         parameters=JOB_ID, summary="Say that you have this request open, and see who else has",
-        description="People only. Ask again every 20 s or so while it is open: whoever was seen within 45 s is `here`. "
+        description="People only. Ask again every 20 s or so while it is open: a person seen within 45 s is `here`. "
         "It decides nothing, is not audited, and is written at most once in 15 s for each person. The first look of a "
         "person in each round is the event `approval.opened`.",
         answers={200: wire.Viewers}, answer=look, problems=("people_only", "lock_busy"),

@@ -111,7 +111,7 @@ class InterlockApp:
 
     @contextlib.contextmanager
     def answering(self, service: Service) -> Generator[None]:
-        """Answer with a service that somebody else opened, inside the block."""
+        """Answer with a service that is open already, inside the block."""
         self._open = _Open(service, self.log)
         try:
             yield
@@ -325,7 +325,8 @@ class _Incoming:
         try:
             return await self._bodies.read(self._receive, int(self._length) if self._length else None)
         except ProblemError as refused:
-            self._is_read = refused.problem.code == "body_timeout"  # Whoever was this slow is not waited for.
+            # The rest of a body that was this slow is not waited for.
+            self._is_read = refused.problem.code == "body_timeout"
             raise
 
     async def gone(self) -> None:
@@ -360,7 +361,7 @@ class _Bodies:
     async def read(self, receive: Receive, announced: int | None) -> bytes:
         """One body, whole; raises the problem if it is too large, too slow, too much or breaks off."""
         try:
-            # Trickling earns no more time: whoever sends this slowly would hold what it sent for ever.
+            # Trickling earns no more time: a client that sends this slowly would hold memory for ever.
             async with asyncio.timeout(self._seconds):
                 return await self._read(receive, announced)
         except TimeoutError:

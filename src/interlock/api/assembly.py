@@ -85,7 +85,7 @@ def assemble(service: Service, log: Log, *, who: Authenticate = authenticate) ->
 
 
 def assemble_metrics(service: Service, log: Log) -> App[Known, Service]:
-    """An app for whoever watches the place: the figures of every tenant, and nothing else."""
+    """An app for monitoring systems: the figures of every tenant, and nothing else."""
     return App(
         operations=health.WATCHING,
         services=service,

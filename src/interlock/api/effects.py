@@ -165,7 +165,7 @@ def _viewed(call: Asked[Any, Any]) -> Callable[[Effect], Reply]:
 
 
 def evidence_of(given: Any) -> msgspec.Raw:
-    """How somebody knows what happened: it must say something, and not too much."""
+    """How the caller knows what happened: it must say something, and not too much."""
     evidence = _bounded("evidence", given, _EVIDENCE_BYTES_MAX)
     said = msgspec.json.decode(evidence)
     if (said.strip() if isinstance(said, str) else said) in (None, "", [], {}):

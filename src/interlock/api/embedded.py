@@ -69,7 +69,7 @@ async def open_embedded(store_url: str | None = None, *, makes_store: bool = Tru
 
 
 async def _local_person(service: Service) -> Principal:
-    """Looked up first: whoever only reads needs nobody to let go of the store."""
+    """Looked up first: a process that only reads need not wait for the write lock."""
     name = f"local:{local_user()}"
     known = await service.store.get(PRINCIPALS, TENANT_DEFAULT, name)
     return known or await service.kernel.run(EnsureLocalPerson(tenant=TENANT_DEFAULT, name=name))

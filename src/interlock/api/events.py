@@ -153,7 +153,7 @@ class _Watched:
     def _greeting(self) -> bytes:
         """An id before the first event, for a client that has none: cut off, it can still come back in place.
 
-        Whoever came with a position sees each id once, also if its reader takes every block for an event.
+        A client that came with a position sees each id once, also if its reader takes every block for an event.
         """
         retry = f"retry: {_RETRY_MS}\n"
         return f"{retry}id: {self._after}\n\n".encode() if self._begins_now else retry.encode()
@@ -199,7 +199,7 @@ class _Watched:
                     return
 
     async def _is_known(self) -> bool:
-        """Whether key and roles still stand: whoever loses either loses the stream too, by the next beat."""
+        """Whether key and roles still stand: a caller that loses either loses the stream, too, by the next beat."""
         caller, store = self._caller.caller, self._service.store
         # If nobody can tell, the next beat asks again; nothing new comes meanwhile.
         with contextlib.suppress(StoreDown, Overloaded):
@@ -242,7 +242,7 @@ def _resumed(request: Request, after: int | None) -> int | None:
 
 
 def _check_known(after: int, head: int) -> None:
-    """Refuse a position that was not given here: whoever waits behind it would miss what comes before it."""
+    """Refuse a position that was not given here: a client that waits behind it would miss earlier events."""
     if after > head:
         reason = f"is past {head}, the newest position here; it comes from another store"
         raise invalid(Fault("query/after", reason))

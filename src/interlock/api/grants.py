@@ -248,7 +248,7 @@ _CLAIMANTS = ("submit", "work", "operate", "admin")
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="issue_grant", method="POST", path="/api/v1/grants", tag=_TAG,
-        summary="Permit a task, so many times, until a moment", body=wire.IssueGrantBody,
+        summary="Allow a task a limited number of times, until a deadline", body=wire.IssueGrantBody,
         description="People only. Pins and limits only narrow. With a signature, the server checks it against "
         "the registered keys of the person who issues.",
         answers={201: wire.Grant}, answer=issue,

@@ -91,7 +91,7 @@ def _exposed(call: Asked[None, None], *, tenants: bool) -> Response:
 
 
 async def _may_see_tenants(call: Asked[None, None]) -> bool:
-    """Whether whoever asks runs the place. The figures are told to anybody, also while no key can be looked up."""
+    """Whether the caller is an operator. Every caller is told the figures, also while no key can be looked up."""
     keys = presented_keys(call.request)
     known = await call.services.keyring.known_or_nobody(keys.pop()) if len(keys) == 1 else None
     if known is None or known.tenant != TENANT_DEFAULT:

@@ -147,7 +147,7 @@ def _unsealed(call: Asked[None, wire.IssueKeyBody], kept: KeptKey) -> str:
 def sealing_secret(call: Asked[Any, Any]) -> str:
     """What a repeat brings along and the store has only a digest of: the caller's own credential and the request's key.
 
-    Whoever owns the file of an embedded store has no key; then it is the server's secret, if there is one.
+    The owner of an embedded store's file has no key; then it is the server's secret, if there is one.
     """
     caller = call.caller.caller
     has_key = caller.key_id is not None or caller.session_id is not None
@@ -204,7 +204,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="get_principal", method="GET", path="/api/v1/principals/{name}", tag=_TAG, roles=_ADMIN,
         parameters=_NAME, summary="Read one principal",
-        description="A principal called `me` is read from the list: this address means whoever asks.",
+        description="A principal called `me` is read from the list: this address means the caller.",
         answers={200: wire.Principal}, answer=get_principal,
     ),
     Operation(
@@ -215,7 +215,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="remove_principal", method="DELETE", path="/api/v1/principals/{name}", tag=_TAG, roles=_ADMIN,
         parameters=_NAME, summary="Forget a principal without live keys",
-        description="What it did stays on record under its name, so do not give the name to somebody else.",
+        description="What it did stays on record under its name, so do not give the name to another principal.",
         answers={200: wire.Principal}, answer=remove_principal, problems=("conflict", "people_only"),
     ),
     Operation(

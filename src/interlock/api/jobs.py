@@ -276,7 +276,7 @@ def whole_view(job: Job, now: datetime | None = None, *, seen_by: str = "") -> w
 def job_fields(job: Job, now: datetime | None = None, *, seen_by: str = "") -> dict[str, Any]:
     """Everything of a job that every view of it shows; with `now`, one past its time is shown as expired.
 
-    The fence is for whoever holds it, or was the last to: `seen_by` is who looks.
+    The fence is shown to the job's holder, or its last one. `seen_by` is the caller.
     """
     action, target = job.action, job.action.target
     return {

@@ -404,7 +404,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     _verb("checkpoint", "Record how far the work has come", wire.CheckpointBody, checkpoint),
     _verb("suspend", "Wait for a person without renewing", wire.SuspendLeaseBody, suspend),
     _verb("resume", "Go on after a suspension", wire.ResumeLeaseBody, resume),
-    _verb("handoff", "Give it to somebody else, with a checkpoint", wire.HandOffLeaseBody, hand_off),
+    _verb("handoff", "Give it to another principal, with a checkpoint", wire.HandOffLeaseBody, hand_off),
     _verb("release", "Give the resource back", wire.LeaseFenceBody, release),
     Operation(
         id="check_lease", method="POST", path="/api/v1/leases/{lease_id}/check", tag=_TAG, roles=READERS,

@@ -35,7 +35,7 @@ _VIA_CLIENTS = frozenset({"api", "cli", "sdk"})
 
 
 class Caller(Protocol):
-    """What the core needs to know of whoever is calling; the rest is between authentication and rooms."""
+    """What the core needs to know of the caller; the rest is between authentication and rooms."""
 
     @property
     def tenant(self) -> str:
@@ -109,14 +109,14 @@ class Call(msgspec.Struct, Generic[C, S, Q, B], frozen=True, kw_only=True):
 
     @property
     def caller(self) -> C:
-        """Whoever is calling. A public operation has no caller, and must not ask for one."""
+        """The caller. A public operation has no caller, and must not ask for one."""
         if self.known_caller is None:
             raise LookupError(f"{self.operation_id} is public: it has no caller")
         return self.known_caller
 
     @property
     def via(self) -> str:
-        """Where whoever calls asks from: "api", unless a client of ours, or a session, says otherwise."""
+        """Where the caller asks from: "api", unless a client of ours, or a session, says otherwise."""
         if self.request.made_via is not None:
             return self.request.made_via
         said = self.request.headers.get(VIA_HEADER, "")
@@ -145,7 +145,7 @@ class Operation(msgspec.Struct, Generic[C, S, Q, B], frozen=True, kw_only=True):
     `id` is stable: it names the operation in OpenAPI and in metrics, and is its scope of idempotency keys.
     `roles`: any one of them is enough; none listed means that any known caller may. `problems` are the
     codes of the room's own refusals; those of the core (400, 401, 403, 413, 415, 500, …) are added to the
-    description. `unheard` learns why a caller could not be told apart, for whoever counts what came of calls.
+    description. `unheard` learns why a caller could not be told apart, for the counts of refused calls.
     """
 
     id: str

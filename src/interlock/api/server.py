@@ -80,11 +80,11 @@ async def _serve(
     *,
     is_worker: bool = False,
 ) -> None:
-    """One server in this process. A worker greets nobody: whoever started it did."""
+    """One server in this process. A worker process prints no greeting: its parent did."""
     app = InterlockApp(settings)
     asked.listen()
     with taking_standard_logs(app.log, cast("Level", settings.log_level)):
-        # Whoever finds the server listening finds its figures, too: their address comes first and goes last.
+        # A client that finds the server listening finds its metrics, too: their address opens first and closes last.
         async with app.opened(first_admin=not is_worker) as greeting, _watched(app, watched):
             server = granian(app, settings)
             serving = asyncio.create_task(server.serve())
@@ -151,7 +151,7 @@ def granian(app: Asgi, settings: Settings) -> Server:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a line of granian's says something that we have not said, and that somebody must know."""
+    """Whether a line of granian's says something that we have not said, and that an operator must know."""
     error = record.exc_info[1] if record.exc_info else None
     return record.levelno >= logging.ERROR and not isinstance(error, Torn)
 

@@ -101,7 +101,7 @@ def _unsealed(call: Asked[None, None], kept: KeptLink) -> str:
         return unseal(kept.sealed, sealing_secret(call), purpose=_PURPOSE, about=kept.link_id).decode()
     except CannotUnseal:
         detail = (
-            f"this request made the sign-in link {kept.link_id} before, and only whoever asked for it can be shown "
+            f"this request made the sign-in link {kept.link_id} before, and only its requester can be shown "
             "it again; make another one under a new idempotency key"
         )
         raise ProblemError(problem("conflict", detail, members={"link_id": kept.link_id})) from None
@@ -142,8 +142,8 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="end_session", method="POST", path="/api/v1/sessions/{session_id}/end", tag=_TAG,
         parameters={"session_id": "The id of the session."},
-        summary="End a session: your own, or as an admin that of anybody",
-        description="Whoever has it is signed out at once. To end one that has ended changes nothing.",
+        summary="End a session: your own, or as an admin that of any person",
+        description="The person is signed out at once. To end one that has ended changes nothing.",
         answers={200: wire.Session}, answer=end_session, problems=("not_found", "forbidden", "people_only"),
     ),
     Operation(

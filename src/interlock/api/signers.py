@@ -52,7 +52,7 @@ async def terms(call: Asked[None, None]) -> Reply:
 
 
 def _terms_view(call: Asked[None, Any], kept: GrantTerms) -> wire.GrantTerms:
-    # The service's clock and a fresh id: what somebody signs must not hang on their own machine's clock.
+    # The service's clock and a fresh id: what a person signs must not depend on their own machine's clock.
     return wire.GrantTerms(
         signed_tasks=kept.signed_tasks,
         tenant=call.caller.tenant,

@@ -60,10 +60,10 @@ async def claim(call: Asked[None, wire.ClaimJobsBody]) -> Answer | Reply:
 async def _claim_later(
     call: Asked[None, wire.ClaimJobsBody], signer: Signer, place: Place, began: float, may_be_more: bool
 ) -> Answer | None:
-    """Ask again until there is work or the wait is over. Whoever left is given none: nobody would do it."""
+    """Ask again until there is work or the wait is over. A caller that hung up is given none: nobody would do it."""
     service, now = call.services, asyncio.get_running_loop().time
     deadline = began + call.body.wait_seconds
-    # Whoever does not wait gets past what may no longer run, too, for as long as any call may take.
+    # A caller that does not wait also gets past jobs that may no longer run, for as long as any call may take.
     clearing = max(deadline, began + service.settings.acquire_seconds)
     async with departure(call.request) as gone:
         while True:
@@ -158,8 +158,8 @@ _CLAIMS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="claim_jobs", method="POST", path="/api/v1/jobs/claim", tag=_TAG, roles=("work",),
         summary="Take the next jobs of some topics, or wait for one",
-        description="Higher priorities first, then whoever waited longest; fewer than `max` where they are large. "
-        "Empty after `wait_seconds`.",
+        description="Higher priorities first, then the jobs that waited longest; fewer than `max` where they are "
+        "large. Empty after `wait_seconds`.",
         body=wire.ClaimJobsBody, answers={200: wire.Claimed}, answer=claim,
         example={"topics": ["finance.payment.*"], "max": 1, "lease_seconds": 30, "wait_seconds": 20},
     ),
@@ -328,7 +328,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="reconcile_job", method="POST", path="/api/v1/jobs/{job_id}/reconcile", tag=_TAG, parameters=JOB_ID,
         roles=("submit",), summary="Say what the remote side told you about your own call in doubt",
         description="For the submitter of a gated call (`executor` \"caller\"). Committed: the job is done, with "
-        "`result`. Not committed: it may be claimed again. Anybody else resolves the call's effect.",
+        "`result`. Not committed: it may be claimed again. Other callers resolve the call's effect.",
         body=wire.ReconcileJobBody, answers={200: wire.Job}, answer=reconcile,
         problems=("not_actionable", "effect_in_progress", "too_large"),
     ),

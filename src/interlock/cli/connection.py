@@ -26,7 +26,7 @@ from interlock.sdk.outcomes import (
     converted,
 )
 from interlock.wire.pages import Page
-from interlock.wire.problem import with_next
+from interlock.wire.problem import Wording
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -350,6 +350,7 @@ COMMANDS: Mapping[str, str] = {
     "get_grant": "grants {grant_id}",
     "get_job": "job {job_id}",
     "get_lease": "lease show {lease_id}",
+    "get_policy": "policy show",
     "get_run": "workflow run {run_id}",
     "issue_grant": "grant {task}",
     "job_history": "job {job_id} --history",
@@ -366,22 +367,15 @@ NEEDING: Mapping[tuple[str, tuple[str, ...]], str] = {
     ("issue_grant", ("signature",)): "grant {task} --sign-with KEYFILE",
 }
 
+_WORDING = Wording(
+    templates=COMMANDS,
+    needing=NEEDING,
+    frame="`interlock {}`",
+    known=lambda value: quote(str(value)),
+    unknown=str.upper,
+)
+
 
 def in_shell(sentence: str, step: NextStep | None) -> str:
-    """The sentence with the next step as a command; as its route, if a newer service names one without a command."""
-    if step is None:
-        return sentence
-    words = NEEDING.get((step.operation, step.needs)) or COMMANDS.get(step.operation)
-    if words is None:
-        return with_next(sentence, step.route)
-    return with_next(sentence, f"`interlock {words.format_map(_Values(step.arguments))}`")
-
-
-class _Values(dict[str, str]):
-    """Arguments as a shell takes them; one that only the caller knows is its name in capitals."""
-
-    def __init__(self, arguments: Mapping[str, object]) -> None:
-        super().__init__({name: quote(str(value)) for name, value in arguments.items()})
-
-    def __missing__(self, name: str) -> str:
-        return name.upper()
+    """The sentence with the next step as a command."""
+    return _WORDING.add_to(sentence, step)

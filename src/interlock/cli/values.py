@@ -119,13 +119,12 @@ def json_value(text: str) -> JsonValue:
 
 def json_or_text(text: str) -> JsonValue:
     """JSON if it is JSON, else the text itself. JSON that cannot be kept as it was written is neither."""
-    from interlock.kernel.codec.strict import JsonRefused, parse
+    from interlock.kernel.codec import pins
+    from interlock.kernel.codec.strict import JsonRefused
 
     try:
-        return parse(text.encode())
+        return pins.json_or_text(text)
     except JsonRefused as refused:
-        if not _is_json(text):
-            return text
         first = refused.faults[0]
         where = f"{first.path}: " if first.path else ""
         shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
@@ -145,19 +144,3 @@ def read_bytes(path: str) -> bytes:
 
 def _stdin() -> bytes:
     return sys.stdin.buffer.read()
-
-
-def _is_json(text: str) -> bool:
-    """Whether it is JSON by its grammar alone, whatever its numbers and keys."""
-    import json
-
-    def constant(name: str) -> None:
-        raise ValueError(f"{name} is not JSON")
-
-    try:
-        json.loads(text, parse_constant=constant, parse_int=str, parse_float=str)
-    except ValueError:
-        return False
-    except RecursionError:
-        return True
-    return True

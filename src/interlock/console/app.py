@@ -270,7 +270,7 @@ def _check_allowed(visit: Visit, route: PageRoute) -> None:
 
 
 async def _form(request: Request, *, is_public: bool) -> Fields:
-    """What a form sent. Somebody who is not signed in may send no more than a sign-in needs."""
+    """What a form sent. A visitor who is not signed in may send no more than a sign-in needs."""
     if request.method in ("GET", "HEAD"):
         return Fields("")
     announced = request.headers.get("content-length", "0")

@@ -12,7 +12,7 @@ from interlock.console.evidence import evidence_body
 from interlock.console.route import PageRoute
 from interlock.console.sentence import on_approve, title_of
 from interlock.console.timeline import timeline_of
-from interlock.console.visit import HTML, Notice, Visit, notice_of
+from interlock.console.visit import HTML, Notice, Visit, complaint, notice_of
 from interlock.wire.approvals import ApprovalRequest, Comment, Review, Viewers
 from interlock.wire.audit import AuditEntry
 from interlock.wire.http import Response
@@ -35,14 +35,13 @@ _OUTCOMES = {
     "withdrawn": "You withdrew your yes.",
     "commented": "Your comment was added.",
     "asked": "Your question was sent to the submitter.",
-    "refreshed": "The request stands on the current policy now; earlier votes are cleared.",
+    "refreshed": "The request is under the current policy now; earlier votes are cleared.",
     "edited": "The request was changed; earlier votes are cleared.",
 }
 
 
 async def show(visit: Visit) -> Response:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
-    return await _page(visit, notice=Notice(text=text) if text else None)
+    return await _page(visit, notice=visit.outcome(_OUTCOMES))
 
 
 async def approve(visit: Visit) -> Response:
@@ -53,9 +52,7 @@ async def approve(visit: Visit) -> Response:
 async def reject(visit: Visit) -> Response:
     reason = visit.form.one("reason")
     if not reason:
-        return await _page(
-            visit, status=400, notice=Notice(text="Rejecting needs a reason.", is_problem=True)
-        )
+        return await _page(visit, notice=complaint("Rejecting needs a reason."))
     body = {"reason": reason, "job_hash": visit.form.one("job_hash") or None}
     return await _done(visit, "reject_job", Review, body)
 
@@ -90,8 +87,7 @@ async def edit(visit: Visit) -> Response:
     try:
         payload = msgspec.json.decode(text.encode())
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        problem = Notice(text=f"The payload is not JSON: {error}.", is_problem=True)
-        return await _edit_page(visit, text=text, status=400, notice=problem)
+        return await _edit_page(visit, text=text, notice=complaint(f"The payload is not JSON: {error}."))
     try:
         if visit.form.one("do") == "preview":
             foreseen = await _foreseen(visit, payload)
@@ -106,9 +102,7 @@ async def edit(visit: Visit) -> Response:
         )
         response = await visit.api.ask("edit_job", Job, path=visit.path, body=body)
     except Refused as refused:
-        return await _edit_page(
-            visit, text=text, status=refused.refusal.status, notice=notice_of(refused.refusal)
-        )
+        return await _edit_page(visit, text=text, notice=notice_of(refused.refusal))
     return visit.redirect(
         _here(visit) if response.approval else f"/console/jobs/{response.id}", outcome="edited"
     )
@@ -138,20 +132,19 @@ async def _done(
     try:
         answer = await visit.api.ask(operation_id, shape, path=visit.path, body=body)
     except Refused as refused:
-        return await _page(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+        return await _page(visit, notice=notice_of(refused.refusal))
     if isinstance(answer, Job) and answer.approval is None:
         return visit.redirect(f"/console/jobs/{answer.id}", outcome=outcome)
     return visit.redirect(_here(visit), outcome=answer.outcome if isinstance(answer, Review) else outcome)
 
 
-async def _page(visit: Visit, *, status: int = 200, notice: Notice | None = None) -> Response:
+async def _page(visit: Visit, *, notice: Notice | None = None) -> Response:
     request = await _request(visit)
     history = await visit.api.ask("job_history", Page[AuditEntry], path=visit.path, query={"limit": 200})
     target = await _target(visit, request.job)
     before, after, place = await _neighbours(visit, request.job_id)
     return await visit.page(
         "approval.html",
-        status=status,
         request=request,
         job=request.job,
         approval=request.approval,
@@ -200,7 +193,6 @@ async def _edit_page(
     visit: Visit,
     *,
     text: str | None = None,
-    status: int = 200,
     notice: Notice | None = None,
     foreseen: Evaluation | None = None,
 ) -> Response:
@@ -208,7 +200,6 @@ async def _edit_page(
     now = pretty(request.payload)
     return await visit.page(
         "edit.html",
-        status=status,
         request=request,
         job=request.job,
         title=title_of(request.job),

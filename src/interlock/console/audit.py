@@ -13,12 +13,11 @@ from interlock.wire.audit import AuditEntry
 from interlock.wire.http import Response
 from interlock.wire.pages import Page
 
-_PAGE = 50
 _FILTERS = ("actor", "action", "subject")
 _DONE = (None, "", "done", "ok")
 _REFUSED = "_refused"
 
-# What somebody did, as it stands before what they did it to.
+# What a principal did, as it stands before what they did it to.
 _VERBS = {
     "submit": "submitted",
     "vote": "said yes to",
@@ -101,7 +100,7 @@ _ABOUT_PRINCIPALS = ("principal_set", "key_issue", "key_revoke")
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry as one line: somebody did something to something, or was refused."""
+    """An entry as one line: who did what to which record, or was refused."""
 
     n: int | None
     at: datetime | None
@@ -119,9 +118,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 async def show(visit: Visit) -> Response:
     filters = visit.query.given(*_FILTERS)
     cursor = visit.query.one("cursor")
-    found = await visit.api.ask(
-        "list_audit", Page[AuditEntry], query={**filters, "limit": _PAGE, "cursor": cursor or None}
-    )
+    found = await visit.api.ask("list_audit", Page[AuditEntry], query={**filters, **visit.paging})
     return await visit.page(
         "audit.html",
         lines=[line_of(visit, entry) for entry in found.items],

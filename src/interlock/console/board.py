@@ -5,13 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from interlock.console.route import PageRoute
-from interlock.console.visit import Visit
+from interlock.console.visit import ROWS, Visit
 from interlock.wire.admission import Limits, Run
 from interlock.wire.http import Response
 from interlock.wire.leases import Checkpoints, Lease, Waiter, Waiters
 from interlock.wire.pages import Page
 
-_PAGE = 50
 _FILTERS = ("resource", "owner")
 _PARTS = (
     ("done", "Done"),
@@ -37,10 +36,10 @@ async def show(visit: Visit) -> Response:
     leases = await visit.api.ask(
         "list_leases",
         Page[Lease],
-        query={**filters, "live": not is_past, "limit": _PAGE, "cursor": cursor},
+        query={**filters, "live": not is_past, **visit.paging},
     )
     waiters = (await visit.api.ask("lease_waiters", Waiters)).items
-    runs = await visit.api.ask("list_runs", Page[Run], query={"state": "running", "limit": _PAGE})
+    runs = await visit.api.ask("list_runs", Page[Run], query={"state": "running", "limit": ROWS})
     return await visit.page(
         "board.html",
         places=places_of(leases.items, waiters, alone=not (is_past or filters or cursor)),

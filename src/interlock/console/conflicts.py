@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from interlock.console.client import Refused
 from interlock.console.route import PageRoute
-from interlock.console.visit import Notice, Visit, notice_of
+from interlock.console.visit import Notice, Visit, complaint, notice_of
 from interlock.wire.http import Response
 from interlock.wire.jobs import Job
 from interlock.wire.pages import Page
 from interlock.wire.shared import Conflict, Patterns, TargetState
 
-_PAGE = 50
 _PATTERNS_SHOWN = 20
 KINDS = {
     "stale_fence": "A late writer came back",
@@ -43,15 +42,13 @@ FOLLOW_UPS = {
 async def show_list(visit: Visit) -> Response:
     state = visit.query.one("state", "open")
     kind = visit.query.one("kind")
-    cursor = visit.query.one("cursor") or None
     found = await visit.api.ask(
         "list_conflicts",
         Page[Conflict],
         query={
             "state": state if state in ("open", "resolved") else None,
             "kind": kind if kind in KINDS else None,
-            "limit": _PAGE,
-            "cursor": cursor,
+            **visit.paging,
         },
     )
     patterns = await visit.api.ask("conflict_patterns", Patterns)
@@ -75,22 +72,22 @@ async def show(visit: Visit) -> Response:
 async def resolve(visit: Visit) -> Response:
     note = visit.form.one("note")
     if not note:
-        complaint = Notice(text="Say in the note how it was settled: others will read it.", is_problem=True)
-        return await _page(visit, status=400, notice=complaint)
+        return await _page(
+            visit, notice=complaint("Say in the note how it was settled: others will read it.")
+        )
     body = {"resolution": visit.form.one("resolution"), "note": note}
     try:
         conflict = await visit.api.ask("resolve_conflict", Conflict, path=visit.path, body=body)
     except Refused as refused:
-        return await _page(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+        return await _page(visit, notice=notice_of(refused.refusal))
     return visit.redirect(f"/console/conflicts/{conflict.id}", outcome="resolved")
 
 
-async def _page(visit: Visit, *, status: int = 200, notice: Notice | None = None) -> Response:
+async def _page(visit: Visit, *, notice: Notice | None = None) -> Response:
     conflict = await visit.api.ask("get_conflict", Conflict, path=visit.path)
     affected = conflict.affected
     return await visit.page(
         "conflict.html",
-        status=status,
         conflict=conflict,
         kind=KINDS.get(conflict.kind, conflict.kind.replace("_", " ")),
         jobs=[job for job_id in affected.jobs[:5] if (job := await _job(visit, job_id))],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from interlock.console.client import Refused
 from interlock.console.route import PageRoute
 from interlock.console.visit import Notice, Visit, notice_of
@@ -12,7 +10,6 @@ from interlock.wire.events import DeadLetter, Relays, Webhook, WebhookTest
 from interlock.wire.http import Response
 from interlock.wire.pages import Page
 
-_PAGE = 50
 _LIST = "/console/deliveries"
 _ONE = _LIST + "/{webhook_id}"
 _OUTCOMES = {
@@ -22,28 +19,26 @@ _OUTCOMES = {
 
 
 async def show(visit: Visit) -> Response:
-    return await _list(visit, notice=_outcome(visit))
+    return await _list(visit, notice=visit.outcome(_OUTCOMES))
 
 
 async def add(visit: Visit) -> Response:
     """Add a webhook. Its secret is shown on the page that answers, and never again."""
     given = visit.form.given("url", "description")
-    types = _words(visit.form.one("types"))
+    types = visit.form.words("types")
     body = {**given, "url": given.get("url", ""), "types": types or None}
     try:
         added = await visit.api.ask("add_webhook", Webhook, body=body, once=visit.form.one("once"))
     except Refused as refused:
         entered = {**given, "types": visit.form.one("types")}
-        return await _list(
-            visit, status=refused.refusal.status, notice=notice_of(refused.refusal), entered=entered
-        )
+        return await _list(visit, notice=notice_of(refused.refusal), entered=entered)
     return await _list(
         visit, notice=Notice(text="The webhook was added. It gets events from now on."), made=added
     )
 
 
 async def show_one(visit: Visit) -> Response:
-    return await _one(visit, notice=_outcome(visit))
+    return await _one(visit, notice=visit.outcome(_OUTCOMES))
 
 
 async def test(visit: Visit) -> Response:
@@ -51,7 +46,7 @@ async def test(visit: Visit) -> Response:
     try:
         tried = await visit.api.ask("test_webhook", WebhookTest, path=visit.path)
     except Refused as refused:
-        return await _refused(visit, refused)
+        return await _one(visit, notice=notice_of(refused.refusal))
     if tried.delivered:
         text = f"The receiver took the test event: it answered {tried.status} within {tried.milliseconds} ms."
         return await _one(visit, notice=Notice(text=text))
@@ -65,7 +60,7 @@ async def rotate(visit: Visit) -> Response:
     try:
         made = await visit.api.ask("rotate_webhook_secret", Webhook, path=visit.path, once=once)
     except Refused as refused:
-        return await _refused(visit, refused)
+        return await _one(visit, notice=notice_of(refused.refusal))
     text = "Requests are signed with a new secret. The old one signs too for a day."
     return await _one(visit, notice=Notice(text=text), made=made)
 
@@ -74,7 +69,7 @@ async def remove(visit: Visit) -> Response:
     try:
         await visit.api.ask("remove_webhook", Webhook, path=visit.path)
     except Refused as refused:
-        return await _refused(visit, refused)
+        return await _one(visit, notice=notice_of(refused.refusal))
     return visit.redirect(_LIST, outcome="removed")
 
 
@@ -83,27 +78,21 @@ async def redeliver(visit: Visit) -> Response:
     try:
         await visit.api.ask("redeliver_dead_letter", DeadLetter, path=path)
     except Refused as refused:
-        return await _refused(visit, refused)
+        return await _one(visit, notice=notice_of(refused.refusal))
     return visit.redirect(f"{_LIST}/{visit.path['webhook_id']}", outcome="redelivered")
-
-
-async def _refused(visit: Visit, refused: Refused) -> Response:
-    return await _one(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
 
 
 async def _list(
     visit: Visit,
     *,
-    status: int = 200,
     notice: Notice | None = None,
     made: Webhook | None = None,
     entered: dict[str, str] | None = None,
 ) -> Response:
-    found = await visit.api.ask("list_webhooks", Page[Webhook], query=_paging(visit))
+    found = await visit.api.ask("list_webhooks", Page[Webhook], query=visit.paging)
     relays = await visit.api.ask("get_relays", Relays)
     return await visit.page(
         "deliveries.html",
-        status=status,
         notice=notice,
         webhooks=found.items,
         next_cursor=found.next_cursor,
@@ -114,16 +103,11 @@ async def _list(
     )
 
 
-async def _one(
-    visit: Visit, *, status: int = 200, notice: Notice | None = None, made: Webhook | None = None
-) -> Response:
+async def _one(visit: Visit, *, notice: Notice | None = None, made: Webhook | None = None) -> Response:
     webhook = await visit.api.ask("get_webhook", Webhook, path=visit.path)
-    letters = await visit.api.ask(
-        "list_dead_letters", Page[DeadLetter], path=visit.path, query=_paging(visit)
-    )
+    letters = await visit.api.ask("list_dead_letters", Page[DeadLetter], path=visit.path, query=visit.paging)
     return await visit.page(
         "webhook.html",
-        status=status,
         notice=notice,
         webhook=webhook,
         letters=letters.items,
@@ -131,20 +115,6 @@ async def _one(
         made=made,
         once=new_id("form"),
     )
-
-
-def _outcome(visit: Visit) -> Notice | None:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
-    return Notice(text=text) if text else None
-
-
-def _paging(visit: Visit) -> dict[str, Any]:
-    return {"limit": _PAGE, "cursor": visit.query.one("cursor") or None}
-
-
-def _words(text: str) -> list[str]:
-    """What a person separated with commas or spaces."""
-    return text.replace(",", " ").split()
 
 
 PAGES = (

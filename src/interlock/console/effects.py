@@ -1,4 +1,4 @@
-"""Effects: actions that happen once. First those whose outcome nobody knows, and how somebody says what happened."""
+"""Effects: actions that happen once. First those whose outcome is unknown, and how a person says what happened."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import msgspec
 
 from interlock.console.client import Refused
 from interlock.console.route import PageRoute
-from interlock.console.visit import Notice, Visit, notice_of
+from interlock.console.visit import ROWS, Notice, Visit, complaint, notice_of
 from interlock.wire.effects import Effect, EffectResult
 from interlock.wire.http import Response
 from interlock.wire.pages import Page
 
-_PAGE = 50
 STATES = {
     "AMBIGUOUS": "Outcome unknown",
     "IN_PROGRESS": "In progress",
@@ -41,11 +40,11 @@ async def _found(visit: Visit, action_id: str) -> Response:
     except Refused as refused:
         if refused.refusal.status not in (400, 404):
             raise
-        return await _list_page(visit, status=404, notice=notice_of(refused.refusal))
+        return await _list_page(visit, notice=msgspec.structs.replace(notice_of(refused.refusal), status=404))
     return visit.redirect(_address(effect.action_id))
 
 
-async def _list_page(visit: Visit, *, status: int = 200, notice: Notice | None = None) -> Response:
+async def _list_page(visit: Visit, *, notice: Notice | None = None) -> Response:
     state = visit.query.one("state")
     state = state if state in STATES else ""
     cursor = visit.query.one("cursor") or None
@@ -53,7 +52,6 @@ async def _list_page(visit: Visit, *, status: int = 200, notice: Notice | None =
     unknown = await _some(visit, "AMBIGUOUS", None) if not state and not cursor else None
     return await visit.page(
         "effects.html",
-        status=status,
         unknown=unknown,
         items=[effect for effect in found.items if state or effect.state != "AMBIGUOUS"],
         next_cursor=found.next_cursor,
@@ -64,42 +62,36 @@ async def _list_page(visit: Visit, *, status: int = 200, notice: Notice | None =
 
 
 async def _some(visit: Visit, state: str | None, cursor: str | None) -> Page[Effect]:
-    query = {"state": state, "limit": _PAGE, "cursor": cursor}
+    query = {"state": state, "limit": ROWS, "cursor": cursor}
     return await visit.api.ask("list_effects", Page[Effect], query=query)
 
 
 async def show(visit: Visit) -> Response:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
-    return await _page(visit, notice=Notice(text=text) if text else None)
+    return await _page(visit, notice=visit.outcome(_OUTCOMES))
 
 
 async def resolve(visit: Visit) -> Response:
     """Say what became of an effect, and how one knows."""
     outcome, evidence = visit.form.one("outcome"), visit.form.one("evidence")
     if not evidence:
-        return await _page(visit, status=400, notice=_problem("Say how you know: it is kept as evidence."))
+        return await _page(visit, notice=complaint("Say how you know: it is kept as evidence."))
     body: dict[str, Any] = {"outcome": outcome, "evidence": evidence}
     if outcome == "committed" and (text := visit.form.one("result")):
         try:
             body["result"] = msgspec.json.decode(text.encode())
         except (msgspec.DecodeError, UnicodeEncodeError) as error:
-            return await _page(visit, status=400, notice=_problem(f"The result is not JSON: {error}."))
+            return await _page(visit, notice=complaint(f"The result is not JSON: {error}."))
     try:
         effect = await visit.api.ask("resolve_effect", Effect, path=visit.path, body=body)
     except Refused as refused:
-        return await _page(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+        return await _page(visit, notice=notice_of(refused.refusal))
     return visit.redirect(_address(effect.action_id), outcome=outcome)
 
 
-def _problem(text: str) -> Notice:
-    return Notice(text=text, is_problem=True)
-
-
-async def _page(visit: Visit, *, status: int = 200, notice: Notice | None = None) -> Response:
+async def _page(visit: Visit, *, notice: Notice | None = None) -> Response:
     effect = await visit.api.ask("get_effect", Effect, path=visit.path)
     return await visit.page(
         "effect.html",
-        status=status,
         effect=effect,
         result=await _result(visit, effect),
         here=visit.link(_address(effect.action_id)),

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from interlock.console.client import Refused
 from interlock.console.route import PageRoute
-from interlock.console.visit import Notice, Visit, notice_of
-from interlock.kernel.codec.strict import JsonRefused, parse
+from interlock.console.visit import Notice, Visit, complaint, notice_of
+from interlock.kernel.codec.pins import NotAPin, read_pin
+from interlock.kernel.codec.strict import JsonRefused
 from interlock.kernel.ids import new_id
 from interlock.wire.grants import Grant, GrantLedger, GrantTally, GrantUse
 from interlock.wire.http import Response
 from interlock.wire.pages import Page
 
-_PAGE = 50
 _LEDGER_PAGE = 200
 _FILTERS = ("task", "state")
 _STATES = ("open", "spent", "expired", "revoked")
 _FIELDS = ("task", "pins", "uses", "expires_in", "standing", "reason")
-_PIN = re.compile(r"([^<>=~]+)(<=|=|~)(.*)")
 _WORDS = {"max": "at most", "glob": "like", "exact": "is"}
 _OUTCOMES = {
     "issued": "The grant is issued.",
@@ -43,18 +40,17 @@ async def issue(visit: Visit) -> Response:
     try:
         body = _asked_for(visit)
     except BadPins as wrong:
-        return await _page(visit, status=400, notice=Notice(text=str(wrong), is_problem=True))
+        return await _page(visit, notice=complaint(str(wrong)))
     key = form.one("key") or new_id("form")
     try:
         grant = await visit.api.ask("issue_grant", Grant, body=body, once=key)
     except Refused as refused:
-        return await _page(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+        return await _page(visit, notice=notice_of(refused.refusal))
     return visit.redirect(f"/console/grants/{grant.id}", outcome="issued")
 
 
 async def show_one(visit: Visit) -> Response:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
-    return await _one(visit, notice=Notice(text=text) if text else None)
+    return await _one(visit, notice=visit.outcome(_OUTCOMES))
 
 
 async def revoke(visit: Visit) -> Response:
@@ -62,50 +58,27 @@ async def revoke(visit: Visit) -> Response:
     try:
         await visit.api.ask("revoke_grant", Grant, path=visit.path, body=body)
     except Refused as refused:
-        return await _one(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+        return await _one(visit, notice=notice_of(refused.refusal))
     return visit.redirect(f"/console/grants/{visit.path['grant_id']}", outcome="revoked")
 
 
 def read_pins(text: str) -> dict[str, Any]:
-    """Pins as on the command line, one a line: `repo = billing`, `amount_cents <= 500`, `branch ~ fix/*`.
-
-    A value is read as JSON if it is that (500, true, "500"), and as text if not.
-    """
+    """Pins as on the command line, one a line: `repo = billing`, `amount_cents <= 500`, `branch ~ fix/*`."""
     pins: dict[str, Any] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
-        found = _PIN.fullmatch(line)
-        if found is None:
-            raise BadPins(
-                f"Line {number} is not a pin. Write repo = billing, amount <= 500 or branch ~ fix/*"
-            )
-        path, sign, value = (part.strip() for part in found.groups())
+        try:
+            path, value = read_pin(line)
+        except NotAPin as wrong:
+            raise BadPins(f"Line {number} {wrong}.") from None
+        except JsonRefused as refused:
+            reason = refused.faults[0].reason
+            raise BadPins(f"Line {number} cannot be kept as it is: {reason}.") from None
         if path in pins:
             raise BadPins(f"Line {number} pins {path} a second time. Keep one of the two lines.")
-        pins[path] = {"glob": value} if sign == "~" else _bound(number, sign, value)
+        pins[path] = value
     return pins
-
-
-def _bound(number: int, sign: str, value: str) -> Any:
-    try:
-        said = parse(value.encode())
-    except JsonRefused as refused:
-        if _is_json(value):
-            reason = refused.faults[0].reason
-            raise BadPins(f"Line {number}: {value} cannot be kept as it is, {reason}.") from None
-        said = value
-    if sign == "<=":
-        return {"max": said}
-    return {"exact": said} if isinstance(said, dict) else said
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def pin_words(pins: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
@@ -123,27 +96,24 @@ def _narrowing(value: Any) -> tuple[str, Any]:
 
 def _asked_for(visit: Visit) -> dict[str, Any]:
     form = visit.form
-    uses = form.one("uses") or "1"
     return {
         "task": form.one("task"),
         "pins": read_pins(form.text("pins")),
-        # What is no number is sent as it is, and refused there.
-        "uses": int(uses) if uses.isascii() and uses.isdigit() else uses,
+        "uses": form.number("uses", "1"),
         "expires_in": form.one("expires_in") or "1h",
         "standing": form.one("standing") == "yes",
         "reason": form.one("reason"),
     }
 
 
-async def _page(visit: Visit, *, status: int = 200, notice: Notice | None = None) -> Response:
+async def _page(visit: Visit, *, notice: Notice | None = None) -> Response:
     filters = visit.query.given(*_FILTERS)
-    query = {**filters, "limit": _PAGE, "cursor": visit.query.one("cursor") or None}
+    query = {**filters, **visit.paging}
     if filters.get("state") not in (None, *_STATES):
         query["state"] = None
     found = await visit.api.ask("list_grants", Page[Grant], query=query)
     return await visit.page(
         "grants.html",
-        status=status,
         grants=[(grant, pin_words(grant.pins)) for grant in found.items],
         next_cursor=found.next_cursor,
         ledger=await _ledger(visit, found.items),
@@ -165,17 +135,16 @@ async def _ledger(visit: Visit, shown: Sequence[Grant]) -> dict[str, Any]:
     return {"scope": "the grants on this page", "sums": GrantTally(**sums), "uneven": ()}
 
 
-async def _one(visit: Visit, *, status: int = 200, notice: Notice | None = None) -> Response:
+async def _one(visit: Visit, *, notice: Notice | None = None) -> Response:
     grant = await visit.api.ask("get_grant", Grant, path=visit.path)
     uses = await visit.api.ask(
         "grant_uses",
         Page[GrantUse],
         path=visit.path,
-        query={"limit": _PAGE, "cursor": visit.query.one("cursor") or None},
+        query=visit.paging,
     )
     return await visit.page(
         "grant.html",
-        status=status,
         grant=grant,
         pins=pin_words(grant.pins),
         uses=uses.items,

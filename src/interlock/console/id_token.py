@@ -1,4 +1,4 @@
-"""Whether an ID token proves who somebody is: signed by its provider, for us, just now, in this very sign-in."""
+"""Whether an ID token proves who a person is: signed by its provider, for us, just now, in this very sign-in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEYS_MAX = 50
 
 
 class NotProven(Exception):
-    """What a provider sent does not prove who somebody is; the message says why, for the audit."""
+    """What a provider sent does not prove who the person is; the message says why, for the audit."""
 
 
 def keys_from(document: Mapping[str, Any]) -> tuple[Key, ...]:

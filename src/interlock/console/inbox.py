@@ -10,7 +10,6 @@ from interlock.wire.approvals import Review
 from interlock.wire.http import Response
 from interlock.wire.inbox import Inbox
 
-_PAGE = 50
 _BATCH_MAX = 200
 _FILTERS = ("topic", "env", "by", "q", "order")
 
@@ -53,7 +52,7 @@ async def _page(
     found = await visit.api.ask(
         "list_inbox",
         Inbox,
-        query={**filters, "mine": not is_all, "limit": _PAGE, "cursor": visit.query.one("cursor") or None},
+        query={**filters, "mine": not is_all, **visit.paging},
     )
     return visit.render(
         "inbox.html",

@@ -9,14 +9,13 @@ from interlock.console.client import Refused
 from interlock.console.route import PageRoute
 from interlock.console.sentence import title_of
 from interlock.console.timeline import moment_of
-from interlock.console.visit import Notice, Visit, notice_of
+from interlock.console.visit import Notice, Visit, complaint, notice_of
 from interlock.wire.audit import AuditEntry
 from interlock.wire.effects import Effect
 from interlock.wire.http import Response
 from interlock.wire.jobs import Job
 from interlock.wire.pages import Page
 
-_PAGE = 50
 _BATCH_MAX = 200
 _BRIEF = 240
 _FILTERS = ("q", "topic", "state")
@@ -34,10 +33,10 @@ STATES = {
 _UNFINISHED = ("APPROVAL", "PENDING", "RUNNING", "FAILED")
 # What a person did, as the page says it after the browser was sent back to it.
 _OUTCOMES = {
-    "retried": "It is back in line, with all its attempts before it.",
+    "retried": "It is queued again, with all its attempts.",
     "cancelled": "You cancelled it. Nobody will run it.",
     "reconciled": "What became of it is recorded.",
-    "refreshed": "The request stands on the current policy now.",
+    "refreshed": "The request is under the current policy now.",
     "edited": "The request was changed.",
 }
 
@@ -51,8 +50,8 @@ async def retry_several(visit: Visit) -> Response:
     only = visit.form.one("only")
     chosen = [only] if only else visit.form.all("job")[:_BATCH_MAX]
     if not chosen:
-        complaint = Notice(text="Nothing is selected: tick a dead letter, or press x on it.", is_problem=True)
-        return await _list_page(visit, status=400, notice=complaint)
+        unselected = complaint("Nothing is selected: tick a dead letter, or press x on it.")
+        return await _list_page(visit, notice=unselected)
     reason = visit.form.one("reason")
     return await _list_page(visit, answers=[await _retried(visit, job_id, reason) for job_id in chosen])
 
@@ -68,22 +67,20 @@ async def _retried(visit: Visit, job_id: str, reason: str) -> dict[str, Any]:
 async def _list_page(
     visit: Visit,
     *,
-    status: int = 200,
     notice: Notice | None = None,
     answers: list[dict[str, Any]] | None = None,
 ) -> Response:
     filters = visit.query.given(*_FILTERS)
-    query = {**filters, "limit": _PAGE, "cursor": visit.query.one("cursor") or None}
+    query = {**filters, **visit.paging}
     try:
         found = await visit.api.ask("list_jobs", Page[Job], query=query)
     except Refused as refused:
         if refused.refusal.code != "invalid_request":
             raise
         # A filter that cannot be read finds nothing, and says why.
-        found, status, notice = Page[Job](items=()), 400, notice_of(refused.refusal)
+        found, notice = Page[Job](items=()), notice_of(refused.refusal)
     return await visit.page(
         "jobs.html",
-        status=status,
         items=[(job, title_of(job), error_in_brief(job)) for job in found.items],
         next_cursor=found.next_cursor,
         filters=filters,
@@ -94,8 +91,7 @@ async def _list_page(
 
 
 async def show(visit: Visit) -> Response:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
-    return await _page(visit, notice=Notice(text=text) if text else None)
+    return await _page(visit, notice=visit.outcome(_OUTCOMES))
 
 
 async def retry(visit: Visit) -> Response:
@@ -105,8 +101,7 @@ async def retry(visit: Visit) -> Response:
 async def cancel(visit: Visit) -> Response:
     reason = visit.form.one("reason")
     if not reason:
-        complaint = Notice(text="Cancelling needs a reason: others will read it.", is_problem=True)
-        return await _page(visit, status=400, notice=complaint)
+        return await _page(visit, notice=complaint("Cancelling needs a reason: others will read it."))
     return await _done(visit, "cancel_job", {"reason": reason}, "cancelled")
 
 
@@ -120,20 +115,19 @@ async def _done(visit: Visit, operation_id: str, body: Mapping[str, Any], outcom
     try:
         job = await visit.api.ask(operation_id, Job, path=visit.path, body=body)
     except Refused as refused:
-        return await _page(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+        return await _page(visit, notice=notice_of(refused.refusal))
     return visit.redirect(f"/console/jobs/{job.id}", outcome=outcome)
 
 
-async def _page(visit: Visit, *, status: int = 200, notice: Notice | None = None) -> Response:
+async def _page(visit: Visit, *, notice: Notice | None = None) -> Response:
     job = await visit.api.ask("get_job", Job, path=visit.path)
-    query = {"limit": _PAGE, "cursor": visit.query.one("cursor") or None}
+    query = visit.paging
     history = await visit.api.ask("job_history", Page[AuditEntry], path=visit.path, query=query)
     effect = await _effect_of(visit, job)
     is_in_doubt = effect is not None and effect.state == "AMBIGUOUS"
     is_own = visit.known is not None and job.submitted_by == visit.known.principal
     return await visit.page(
         "job.html",
-        status=status,
         job=job,
         title=title_of(job),
         notice=notice,

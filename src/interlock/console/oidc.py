@@ -1,4 +1,4 @@
-"""Asks identity providers who somebody is: OpenID Connect, code flow with PKCE.
+"""Asks identity providers who a person is: OpenID Connect, code flow with PKCE.
 
 What a provider says about itself is read from its issuer and believed only if it names that same issuer. Every answer
 is bounded in size and time, and no redirect is followed.
@@ -31,7 +31,7 @@ _ANSWER_SECONDS = 10.0
 # How long what a provider publishes is believed, and how long a failure to read it is.
 _KEPT_SECONDS = 3600.0
 _FAILED_SECONDS = 3.0
-# A token with an unknown key makes us read the keys again, but not as often as somebody can send one.
+# A token with an unknown key makes us read the keys again, but not each time that one is sent.
 _KEYS_AGAIN_SECONDS = 60.0
 
 
@@ -124,7 +124,7 @@ class ProviderClient:
             raise NotProven("the answer is from another issuer (iss)")
 
     async def claims(self, begun: Begun, code: str, now: datetime) -> Mapping[str, Any]:
-        """What the provider says about whoever came back with this code, or `NotProven`."""
+        """What the provider says about the person who came back with this code, or `NotProven`."""
         metadata, _ = await self._published()
         tokens = await self._exchanged(metadata, begun, code)
         claims = await self._signed(tokens.id_token)

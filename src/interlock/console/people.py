@@ -13,7 +13,6 @@ from interlock.wire.identity import ApiKey, IssuedKey, Principal, PrincipalKind
 from interlock.wire.pages import Page
 from interlock.wire.sessions import Session
 
-_PAGE = 50
 _LIST = "/console/people"
 _ONE = _LIST + "/{name}"
 _KINDS: tuple[str, ...] = get_args(PrincipalKind)
@@ -42,28 +41,28 @@ _SYSTEMS = (
     ("Linux", "Linux"),
 )
 _OUTCOMES = {
-    "ended": "The session was ended: whoever had it is signed out.",
+    "ended": "The session was ended: the person is signed out.",
     "revoked": "The key was revoked: the next request with it is refused.",
     "removed": "They were removed. What they did stays on record under their name.",
-    "changed": "What they may do was changed. It counts from their next request on.",
+    "changed": "What they may do was changed. It applies from their next request on.",
 }
 
 
 async def show(visit: Visit) -> Response:
-    return await _list(visit, notice=_outcome(visit))
+    return await _list(visit, notice=visit.outcome(_OUTCOMES))
 
 
 async def show_one(visit: Visit) -> Response:
-    return await _one(visit, notice=_outcome(visit))
+    return await _one(visit, notice=visit.outcome(_OUTCOMES))
 
 
 async def add(visit: Visit) -> Response:
-    """Make a principal with its first key. Somebody who is there already is changed on their own page instead."""
+    """Make a principal with its first key. A principal that exists already is changed on its own page instead."""
     name = visit.form.one("name")
     body = {
         "kind": visit.form.one("kind"),
         "roles": visit.form.all("role"),
-        "groups": _words(visit.form.one("groups")),
+        "groups": visit.form.words("groups"),
         "owner": visit.form.one("owner") or None,
     }
     try:
@@ -71,10 +70,10 @@ async def add(visit: Visit) -> Response:
             text = (
                 f"{name} is there already. Open {name} in the list to change their roles or to issue a key."
             )
-            return await _list(visit, status=409, notice=Notice(text=text, is_problem=True))
+            return await _list(visit, notice=Notice(text=text, is_problem=True, status=409))
         made = await visit.api.ask("issue_key", IssuedKey, path={"name": name}, body=body)
     except Refused as refused:
-        return await _list(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+        return await _list(visit, notice=notice_of(refused.refusal))
     return await _list(visit, notice=Notice(text=f"{made.principal} was added, with an API key."), made=made)
 
 
@@ -89,28 +88,28 @@ async def _known(visit: Visit, name: str) -> bool:
 
 
 async def change(visit: Visit) -> Response:
-    """Change what somebody may do."""
+    """Change what a principal may do."""
     body = {
         "roles": visit.form.all("role"),
-        "groups": _words(visit.form.one("groups")),
+        "groups": visit.form.words("groups"),
         "owner": visit.form.one("owner") or None,
     }
     try:
         await visit.api.ask("set_principal", Principal, path=visit.path, body=body)
     except Refused as refused:
-        return await _refused(visit, refused)
+        return await _one(visit, notice=notice_of(refused.refusal))
     return _back(visit, "changed")
 
 
 async def issue(visit: Visit) -> Response:
-    """Give somebody one more key; what they may do stays."""
+    """Give a principal one more key; its roles and groups stay."""
     once = visit.form.one("once")
     try:
         known = await visit.api.ask("get_principal", Principal, path=visit.path)
         body = {"kind": known.kind, "roles": known.roles}
         made = await visit.api.ask("issue_key", IssuedKey, path=visit.path, body=body, once=once)
     except Refused as refused:
-        return await _refused(visit, refused)
+        return await _one(visit, notice=notice_of(refused.refusal))
     return await _one(visit, notice=Notice(text=f"{made.principal} has one more API key."), made=made)
 
 
@@ -119,7 +118,7 @@ async def revoke(visit: Visit) -> Response:
     try:
         await visit.api.ask("revoke_api_key", ApiKey, path={"key_id": visit.form.one("key_id")})
     except Refused as refused:
-        return await _refused(visit, refused)
+        return await _one(visit, notice=notice_of(refused.refusal))
     if visit.form.one("back") == "keys":
         return visit.redirect(_LIST, tab="keys", outcome="revoked")
     return _back(visit, "revoked")
@@ -129,7 +128,7 @@ async def remove(visit: Visit) -> Response:
     try:
         await visit.api.ask("remove_principal", Principal, path=visit.path)
     except Refused as refused:
-        return await _refused(visit, refused)
+        return await _one(visit, notice=notice_of(refused.refusal))
     return visit.redirect(_LIST, outcome="removed")
 
 
@@ -138,29 +137,22 @@ async def end(visit: Visit) -> Response:
     try:
         await visit.api.ask("end_session", Session, path={"session_id": visit.form.one("session_id")})
     except Refused as refused:
-        return await _list(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+        return await _list(visit, notice=notice_of(refused.refusal))
     kept = visit.query.given("whose", "principal")
     return visit.redirect(_LIST, tab="sessions", **kept, outcome="ended")
-
-
-async def _refused(visit: Visit, refused: Refused) -> Response:
-    return await _one(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
 
 
 def _back(visit: Visit, outcome: str) -> Response:
     return visit.redirect(f"{_LIST}/{visit.path['name']}", outcome=outcome)
 
 
-async def _list(
-    visit: Visit, *, status: int = 200, notice: Notice | None = None, made: IssuedKey | None = None
-) -> Response:
+async def _list(visit: Visit, *, notice: Notice | None = None, made: IssuedKey | None = None) -> Response:
     tab = visit.query.one("tab")
     if tab not in _tabs(visit):
         tab = "people" if visit.may("list_principals") else "sessions"
     found = await {"people": _principals, "keys": _keys, "sessions": _sessions}[tab](visit)
     return await visit.page(
         "people.html",
-        status=status,
         notice=notice,
         you=await visit.api.ask("who_am_i", Principal),
         tab=tab,
@@ -177,15 +169,12 @@ async def _list(
     )
 
 
-async def _one(
-    visit: Visit, *, status: int = 200, notice: Notice | None = None, made: IssuedKey | None = None
-) -> Response:
+async def _one(visit: Visit, *, notice: Notice | None = None, made: IssuedKey | None = None) -> Response:
     principal = await visit.api.ask("get_principal", Principal, path=visit.path)
-    query = {**_paging(visit), "principal": principal.name}
+    query = {**visit.paging, "principal": principal.name}
     keys = await visit.api.ask("list_api_keys", Page[ApiKey], query=query)
     return await visit.page(
         "person.html",
-        status=status,
         notice=notice,
         person=principal,
         keys=keys.items,
@@ -209,17 +198,17 @@ def _everybody(visit: Visit) -> bool:
 
 
 async def _principals(visit: Visit) -> Page[Any]:
-    return await visit.api.ask("list_principals", Page[Principal], query=_paging(visit))
+    return await visit.api.ask("list_principals", Page[Principal], query=visit.paging)
 
 
 async def _keys(visit: Visit) -> Page[Any]:
-    return await visit.api.ask("list_api_keys", Page[ApiKey], query=_paging(visit))
+    return await visit.api.ask("list_api_keys", Page[ApiKey], query=visit.paging)
 
 
 async def _sessions(visit: Visit) -> Page[Any]:
     principal = visit.query.one("principal") or None
     is_all = _everybody(visit) and principal is None
-    query = {**_paging(visit), "principal": principal, "all": True if is_all else None}
+    query = {**visit.paging, "principal": principal, "all": True if is_all else None}
     return await visit.api.ask("list_sessions", Page[Session], query=query)
 
 
@@ -228,20 +217,6 @@ def _browser(agent: str) -> str:
     name = next((name for mark, name in _BROWSERS if mark in agent), "")
     system = next((name for mark, name in _SYSTEMS if mark in agent), "")
     return f"{name} on {system}" if name and system else name or agent[:60]
-
-
-def _outcome(visit: Visit) -> Notice | None:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
-    return Notice(text=text) if text else None
-
-
-def _paging(visit: Visit) -> dict[str, Any]:
-    return {"limit": _PAGE, "cursor": visit.query.one("cursor") or None}
-
-
-def _words(text: str) -> list[str]:
-    """What a person separated with commas or spaces."""
-    return text.replace(",", " ").split()
 
 
 PAGES = (

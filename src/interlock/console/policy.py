@@ -16,7 +16,6 @@ from interlock.wire.jobs import Job
 from interlock.wire.pages import Page
 from interlock.wire.policy import Evaluation, Policy, PolicyWarning, Simulation
 
-_PAGE = 50
 _LAST = 200
 _CHANGES_SHOWN = 100
 _LINES_AROUND = 2
@@ -46,8 +45,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def show(visit: Visit) -> Response:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
-    notice = Notice(text=text) if text else None
+    notice = visit.outcome(_OUTCOMES)
     tab = visit.query.one("tab")
     if tab == "snapshots":
         return await _snapshots(visit, notice=notice)
@@ -81,7 +79,7 @@ async def roll_back(visit: Visit) -> Response:
     try:
         await visit.api.ask("roll_back_policy", Policy, body=body)
     except Refused as refused:
-        return await _snapshots(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+        return await _snapshots(visit, notice=notice_of(refused.refusal))
     return visit.redirect(_HERE, tab="snapshots", outcome="rolled_back")
 
 
@@ -90,9 +88,9 @@ async def _checked(visit: Visit, draft: Draft) -> tuple[Draft, Notice | None]:
     in_force = await _in_force(visit)
     said = "The text is a policy."
     if found.snapshot == in_force.snapshot:
-        said += " It says what the one in force says."
+        said += " It says the same as the one in force."
     if count := len(found.warnings):
-        said += f" {count} thing{'' if count == 1 else 's'} in it may not be meant: see below."
+        said += f" {count} warning{'' if count == 1 else 's'}: see below."
     return _remarked(draft, found.warnings), Notice(text=said)
 
 
@@ -142,8 +140,8 @@ async def _put(visit: Visit, draft: Draft) -> Response:
         if refused.refusal.code != "conflict":
             raise
         draft, _ = await _reviewed(visit, draft)
-        notice = Notice(text=_MOVED, is_problem=True, refusal=refused.refusal)
-        return await _editor(visit, draft, status=409, notice=notice)
+        notice = Notice(text=_MOVED, is_problem=True, refusal=refused.refusal, status=409)
+        return await _editor(visit, draft, notice=notice)
     return visit.redirect(_HERE, outcome="applied")
 
 
@@ -152,21 +150,18 @@ async def _refused(visit: Visit, draft: Draft, refusal: Refusal) -> Response:
     found = msgspec.convert(refusal.fields.get("errors", []), list[PolicyWarning])
     errors = [each for each in found if each.line]
     if not errors:
-        return await _editor(visit, draft, status=refusal.status, notice=notice_of(refusal))
+        return await _editor(visit, draft, notice=notice_of(refusal))
     count = f"{len(errors)} problem{'' if len(errors) == 1 else 's'}"
     said = f"The text is not a policy yet: {count} found, the first in line {errors[0].line}: {errors[0].reason}."
-    notice = Notice(text=said, is_problem=True)
-    return await _editor(visit, _remarked(draft, errors), status=refusal.status, notice=notice)
+    notice = Notice(text=said, is_problem=True, status=refusal.status)
+    return await _editor(visit, _remarked(draft, errors), notice=notice)
 
 
-async def _editor(
-    visit: Visit, draft: Draft | None = None, *, status: int = 200, notice: Notice | None = None
-) -> Response:
+async def _editor(visit: Visit, draft: Draft | None = None, *, notice: Notice | None = None) -> Response:
     policy = await _in_force(visit)
     source = _text_of(policy)
     return await visit.page(
         "policy.html",
-        status=status,
         policy=policy,
         document=policy.document,
         is_observing=policy.document.get("mode") == "observe",
@@ -187,11 +182,10 @@ async def _since(visit: Visit, source: str) -> dict[str, Any] | None:
     return {"policy": kept, "changes": changed_lines(_text_of(kept), source)}
 
 
-async def _snapshots(visit: Visit, *, status: int = 200, notice: Notice | None = None) -> Response:
-    found = await visit.api.ask("list_snapshots", Page[Policy], query=_asked_page(visit))
+async def _snapshots(visit: Visit, *, notice: Notice | None = None) -> Response:
+    found = await visit.api.ask("list_snapshots", Page[Policy], query=visit.paging)
     return await visit.page(
         "policy_snapshots.html",
-        status=status,
         snapshots=[(kept, len(kept.document.get("rules", ()))) for kept in found.items],
         next_cursor=found.next_cursor,
         in_force=await _in_force(visit),
@@ -200,7 +194,7 @@ async def _snapshots(visit: Visit, *, status: int = 200, notice: Notice | None =
 
 
 async def _observed(visit: Visit) -> Response:
-    found = await visit.api.ask("list_observed", Page[Job], query=_asked_page(visit))
+    found = await visit.api.ask("list_observed", Page[Job], query=visit.paging)
     policy = await _in_force(visit)
     return await visit.page(
         "policy_observed.html",
@@ -208,10 +202,6 @@ async def _observed(visit: Visit) -> Response:
         next_cursor=found.next_cursor,
         is_observing=policy.document.get("mode") == "observe",
     )
-
-
-def _asked_page(visit: Visit) -> dict[str, object]:
-    return {"limit": _PAGE, "cursor": visit.query.one("cursor") or None}
 
 
 async def _in_force(visit: Visit) -> Policy:
@@ -249,7 +239,7 @@ async def _asked_about(visit: Visit, draft: Draft, candidate: str | None) -> dic
 
 
 def _action_of(job: Job) -> dict[str, Any]:
-    """A stored job, as whoever submitted it would submit it now."""
+    """A stored job, as its submitter would submit it now."""
     labels = {name: value for name, value in job.labels.items() if name not in job.system_labels}
     action: dict[str, Any] = {
         "topic": job.topic,

@@ -1,4 +1,4 @@
-"""Signing in with an identity provider: off to it, and back with proof of who somebody is.
+"""Signing in with an identity provider: off to it, and back with proof of who the person is.
 
 What was begun is kept by the browser alone, sealed, for a quarter of an hour: an answer counts only in the browser that
 asked, once.
@@ -49,7 +49,7 @@ _NOT_PROVEN = (
     "What {title} sent does not prove who you are, so you are not signed in. Try again; if it stays so, tell an admin: "
     "the audit says why."
 )
-_NOT_VOUCHED = "{title} knows you, but {reason}. Ask whoever runs {title}."
+_NOT_VOUCHED = "{title} knows you, but {reason}. Ask an administrator of {title}."
 
 _log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from interlock.wire.http import Response
 class PageRoute(msgspec.Struct, frozen=True, kw_only=True):
     """One page, or one thing that a form does. `public`: also for people who are not signed in.
 
-    `operation` is the one of the API that it needs: whoever may not call that is neither shown the page nor offered
-    the form.
+    `operation` is the one of the API that it needs: a visitor who may not call that is neither shown the page nor
+    offered the form.
     """
 
     path: str

@@ -17,7 +17,6 @@ from interlock.wire.http import Response
 from interlock.wire.pages import Page
 from interlock.wire.workflows import RunStep, RunWithSteps, Timeline
 
-_PAGE = 50
 _TIMELINE_MAX = 200
 _FILTERS = ("state", "workflow")
 _STATES = ("running", "succeeded", "failed", "cancelled", "lost")
@@ -37,13 +36,13 @@ _OUTCOMES = {
     "vote_recorded": "Your yes is counted; more people are needed.",
     "already_approved": "The step was approved already; nothing changed.",
     "cancelled": "The run is cancelled and its slot is free.",
-    "rerun": "This is the new run; what came before that step was taken over.",
+    "rerun": "This is the new run. Earlier steps kept their results.",
 }
 
 
 async def show(visit: Visit) -> Response:
     filters = visit.query.given(*_FILTERS)
-    asked = {**filters, "limit": _PAGE, "cursor": visit.query.one("cursor") or None}
+    asked = {**filters, **visit.paging}
     if filters.get("state") not in (None, *_STATES):
         asked["state"] = None
     found = await visit.api.ask("list_runs", Page[Run], query=asked)
@@ -59,8 +58,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def show_one(visit: Visit) -> Response:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
-    return await _one(visit, notice=Notice(text=text) if text else None)
+    return await _one(visit, notice=visit.outcome(_OUTCOMES))
 
 
 async def approve_step(visit: Visit) -> Response:
@@ -68,7 +66,7 @@ async def approve_step(visit: Visit) -> Response:
     try:
         review = await visit.api.ask("approve_step", Review, path=visit.path, body=body)
     except Refused as refused:
-        return await _one(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+        return await _one(visit, notice=notice_of(refused.refusal))
     return visit.redirect(_here(visit), outcome=review.outcome)
 
 
@@ -81,7 +79,7 @@ async def cancel(visit: Visit) -> Response:
     try:
         await visit.api.ask("cancel_run", Run, path={"run_id": visit.path["run_id"]}, body=body)
     except Refused as refused:
-        return await _one(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+        return await _one(visit, notice=notice_of(refused.refusal))
     return visit.redirect(_here(visit), outcome="cancelled")
 
 
@@ -92,17 +90,16 @@ async def rerun(visit: Visit) -> Response:
     try:
         run = await visit.api.ask("rerun_run", Run, path=visit.path, body=body, once=key)
     except Refused as refused:
-        return await _one(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+        return await _one(visit, notice=notice_of(refused.refusal))
     return visit.redirect(f"/console/runs/{run.run_id}", outcome="rerun")
 
 
-async def _one(visit: Visit, *, status: int = 200, notice: Notice | None = None) -> Response:
+async def _one(visit: Visit, *, notice: Notice | None = None) -> Response:
     path = {"run_id": visit.path["run_id"]}
     run = await visit.api.ask("get_run", RunWithSteps, path=path)
     timeline = await visit.api.ask("run_timeline", Timeline, path=path)
     return await visit.page(
         "run.html",
-        status=status,
         run=run,
         steps=run.steps,
         questions=await _questions(visit, run.steps),
@@ -127,7 +124,7 @@ async def _questions(visit: Visit, steps: tuple[RunStep, ...]) -> dict[str, Appr
 
 
 def _may_end(visit: Visit, run: RunWithSteps) -> bool:
-    """Whoever started it is told its fence; anybody else speaks for it as an operator."""
+    """The principal that started it is told its fence; any other one speaks for it as an operator."""
     is_operator = visit.known is not None and "operate" in visit.known.roles
     return visit.may("cancel_run") and (run.fence != 0 or is_operator)
 

@@ -19,7 +19,7 @@ async def check(visit: Visit) -> Response:
     try:
         found = await visit.api.ask("check_store", StoreCheck)
     except Refused as refused:
-        return await _page(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+        return await _page(visit, notice=notice_of(refused.refusal))
     if found.trouble:
         text = f"The store takes no writes: {found.trouble}."
         return await _page(visit, notice=Notice(text=text, is_problem=True))
@@ -27,13 +27,11 @@ async def check(visit: Visit) -> Response:
     return await _page(visit, notice=Notice(text=f"The store takes writes.{room}"))
 
 
-async def _page(visit: Visit, *, status: int = 200, notice: Notice | None = None) -> Response:
+async def _page(visit: Visit, *, notice: Notice | None = None) -> Response:
     found = await visit.api.ask("get_settings", ServerSettings)
     given = [each for each in found.settings if each.source not in (None, "default")]
     usual = [each for each in found.settings if each.source in (None, "default")]
-    return await visit.page(
-        "settings.html", status=status, notice=notice, server=found, given=given, usual=usual
-    )
+    return await visit.page("settings.html", notice=notice, server=found, given=given, usual=usual)
 
 
 def _size(count: int) -> str:

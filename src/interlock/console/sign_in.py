@@ -21,7 +21,7 @@ _LINK_OVER = "This link was used already, or is too old. Make another one with t
 
 
 async def show(visit: Visit) -> Response:
-    """The form; somebody who is signed in already goes on, unless they follow a link to be somebody else."""
+    """The form; a person who is signed in already goes on, unless they follow a sign-in link."""
     link = visit.query.one("link")
     if visit.known is not None and not link:
         return visit.redirect(local(visit.query.one("next")))
@@ -61,7 +61,7 @@ async def sign_out(visit: Visit) -> Response:
 
 
 def welcome(visit: Visit, opened: sessions.Opened, back: str) -> Response:
-    """Send somebody who has just signed in to the page that they wanted, with the token in their cookie."""
+    """Send a person who has just signed in to the page that they wanted, with the token in their cookie."""
     response = visit.redirect(local(back))
     kept = ("set-cookie", cookie(visit, opened.token, _DAY))
     return Response(status=303, headers=(*response.headers, kept))

@@ -11,7 +11,6 @@ from interlock.console.visit import Visit
 from interlock.wire.admission import AdmissionStats, StartsOfWorkflow, ThrottlesOfTopic, TrafficPoint
 from interlock.wire.http import Response
 
-_PAGE = 50
 _NAME = re.compile(r"[A-Za-z0-9_.:\-]{1,255}")
 
 
@@ -60,8 +59,7 @@ async def show(visit: Visit) -> Response:
             "step": chosen.step,
             "by": by,
             "name": name if is_name else None,
-            "limit": _PAGE,
-            "cursor": visit.query.one("cursor") or None,
+            **visit.paging,
         },
     )
     points = found.series

@@ -24,6 +24,7 @@ from interlock.wire.inbox import InboxCounts
 
 HTML: Headers = (("content-type", "text/html; charset=utf-8"),)
 FORM_FIELDS_MAX = 2000
+ROWS = 50  # of one page of a list
 
 # Who may call an operation that checks roles itself, in the transaction that decides.
 _DECIDED_INSIDE: Mapping[str, tuple[str, ...]] = {
@@ -84,6 +85,15 @@ class Fields:
         """Every value called `name`."""
         return self._values.get(name, [])
 
+    def words(self, name: str) -> list[str]:
+        """Words that a person separated with commas or spaces."""
+        return self.one(name).replace(",", " ").split()
+
+    def number(self, name: str, default: str = "") -> int | str:
+        """A whole number. A text that is none is kept as it is: the API refuses it."""
+        text = self.one(name) or default
+        return int(text) if text.isascii() and text.isdigit() else text
+
     def given(self, *names: str) -> dict[str, str]:
         """Those of these names that have a value."""
         return {name: value for name in names if (value := self.one(name))}
@@ -133,6 +143,16 @@ class Visit:
         """Whether a page that is open asks for a part of itself."""
         return self.request.headers.get("hx-request") == "true"
 
+    @property
+    def paging(self) -> dict[str, object]:
+        """The parameters of a list: where its page begins, and how long it is."""
+        return {"limit": ROWS, "cursor": self.query.one("cursor") or None}
+
+    def outcome(self, texts: Mapping[str, str]) -> Notice | None:
+        """What a page says after a form was carried out and the browser was sent back to the page."""
+        text = texts.get(self.query.one("outcome"))
+        return Notice(text=text) if text else None
+
     def may(self, operation_id: str) -> bool:
         """Whether the roles of who is signed in allow an operation. It is refused all the same if they do not."""
         roles = self.roles_for(operation_id)
@@ -156,10 +176,11 @@ class Visit:
         """Send the browser to a page, which it reads with GET."""
         return Response(status=303, headers=(("location", self.link(path, **query)),))
 
-    async def page(self, template: str, *, status: int = 200, **context: Any) -> Response:
-        """Render a page in the frame that all pages share."""
+    async def page(self, template: str, *, notice: Notice | None = None, **context: Any) -> Response:
+        """Render a page in the frame that all pages share; its status is that of the notice."""
         counts = await self._counts()
-        return self.render(template, status=status, counts=counts, **context)
+        status = notice.status if notice else 200
+        return self.render(template, status=status, counts=counts, notice=notice, **context)
 
     def render(self, template: str, *, status: int = 200, **context: Any) -> Response:
         """Render a template that needs nothing from the store."""
@@ -228,8 +249,16 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     is_problem: bool = False
     refusal: Refusal | None = None
+    status: int = 200
 
 
 def notice_of(refusal: Refusal) -> Notice:
     """A refusal as pages say it."""
-    return Notice(text=refusal.detail or refusal.title, is_problem=True, refusal=refusal)
+    return Notice(
+        text=refusal.detail or refusal.title, is_problem=True, refusal=refusal, status=refusal.status
+    )
+
+
+def complaint(text: str) -> Notice:
+    """What is wrong with a form that a person sent."""
+    return Notice(text=text, is_problem=True, status=400)

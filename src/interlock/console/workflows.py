@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from interlock.console.client import Refused
 from interlock.console.route import PageRoute
 from interlock.console.visit import Notice, Visit, notice_of
@@ -12,39 +10,34 @@ from interlock.wire.http import Response
 from interlock.wire.pages import Page
 from interlock.wire.workflows import Workflow
 
-_PAGE = 50
 _LIMITS_BESIDE = 200
 _OUTCOMES = {
-    "set": "The limit is set; it holds from the next start on.",
-    "cleared": "The limit is taken away; the tenant's alone holds from the next start on.",
+    "set": "The limit is set. It applies from the next start on.",
+    "cleared": "The limit was removed. From the next start on, only the tenant's limit applies.",
 }
 
 
 async def show(visit: Visit) -> Response:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
-    notice = Notice(text=text) if text else None
+    notice = visit.outcome(_OUTCOMES)
     return await (_limits if visit.query.one("tab") == "limits" else _workflows)(visit, notice=notice)
 
 
 async def set_limit(visit: Visit) -> Response:
     """Set a scope's limit, or, asked to, take it away."""
-    scope, most = visit.form.one("scope"), visit.form.one("max_concurrent_runs")
+    scope = visit.form.one("scope")
     try:
         if visit.form.one("do") == "clear":
             await visit.api.ask("clear_limit", ClearedLimit, path={"scope": scope})
             return visit.redirect("/console/workflows", tab="limits", outcome="cleared")
-        # What is no number is sent as it is, and refused there.
-        number: Any = int(most) if most.isascii() and most.isdigit() else most
-        body = {"max_concurrent_runs": number}
+        body = {"max_concurrent_runs": visit.form.number("max_concurrent_runs")}
         await visit.api.ask("set_limit", Limit, path={"scope": scope}, body=body)
     except Refused as refused:
-        return await _limits(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+        return await _limits(visit, notice=notice_of(refused.refusal))
     return visit.redirect("/console/workflows", tab="limits", outcome="set")
 
 
 async def _workflows(visit: Visit, *, notice: Notice | None = None) -> Response:
-    asked = {"limit": _PAGE, "cursor": visit.query.one("cursor") or None}
-    found = await visit.api.ask("list_workflows", Page[Workflow], query=asked)
+    found = await visit.api.ask("list_workflows", Page[Workflow], query=visit.paging)
     limits = await visit.api.ask("list_limits", Limits, query={"limit": _LIMITS_BESIDE})
     return await visit.page(
         "workflows.html",
@@ -56,12 +49,10 @@ async def _workflows(visit: Visit, *, notice: Notice | None = None) -> Response:
     )
 
 
-async def _limits(visit: Visit, *, status: int = 200, notice: Notice | None = None) -> Response:
-    asked = {"limit": _PAGE, "cursor": visit.query.one("cursor") or None}
-    found = await visit.api.ask("list_limits", Limits, query=asked)
+async def _limits(visit: Visit, *, notice: Notice | None = None) -> Response:
+    found = await visit.api.ask("list_limits", Limits, query=visit.paging)
     return await visit.page(
         "limits.html",
-        status=status,
         limits=found,
         next_cursor=found.next_cursor,
         scope=visit.form.one("scope") or visit.query.one("scope"),

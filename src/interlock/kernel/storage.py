@@ -140,8 +140,8 @@ class Store(BatchStore, Protocol):
     async def open(self) -> None:
         """Connect, and bring the schema up to date; refuse a schema newer than this program.
 
-        `StoreMissing` if there is none and this one was not told to make it; `NotAStore` if the place is somebody
-        else's.
+        `StoreMissing` if there is none and this one was not told to make it; `NotAStore` if the place
+        holds something else.
         """
         ...
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 Test = Callable[[str], bool]
 
-# So many of a line look by themselves in the time in which a lone one would look once.
+# How many of a line look by themselves in the time in which a lone one would look once.
 _LOOKS = 8
 # With more patterns than this in a group, each is taken to match: trying all would keep other callers waiting.
 _TRIED_MAX = 256

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
-from interlock.wire.problem import NextStep, with_next
+from interlock.wire.problem import NextStep, Wording
 
 METHODS: Mapping[str, str] = {
     "acquire_lease": "acquire_lease({resource}, wait_seconds={wait_seconds})",
@@ -23,6 +21,7 @@ METHODS: Mapping[str, str] = {
     "get_grant": "grant_get({grant_id})",
     "get_job": "job({job_id})",
     "get_lease": "lease_record({lease_id})",
+    "get_policy": "policy_get()",
     "get_run": "workflow_run({run_id})",
     "issue_grant": "grant({task})",
     "job_history": "history({job_id})",
@@ -38,31 +37,9 @@ METHODS: Mapping[str, str] = {
 NEEDING: Mapping[tuple[str, tuple[str, ...]], str] = {
     ("issue_grant", ("signature",)): "grant({task}, signature={signature})",
 }
-
-
-def read_next(value: object) -> NextStep | None:
-    """The next step of a problem, from its `next` as the service sent it; None if it sent none that can be read."""
-    try:
-        return msgspec.convert(value, NextStep)
-    except msgspec.ValidationError:
-        return None
+_WORDING = Wording(templates=METHODS, needing=NEEDING, frame="il.{}", known=repr)
 
 
 def in_python(sentence: str, step: NextStep | None) -> str:
-    """The sentence with the next step as a call of `il`, a client; as its route, if a newer service names it."""
-    if step is None:
-        return sentence
-    method = NEEDING.get((step.operation, step.needs)) or METHODS.get(step.operation)
-    if method is None:
-        return with_next(sentence, step.route)
-    return with_next(sentence, f"il.{method.format_map(_Values(step.arguments))}")
-
-
-class _Values(dict[str, str]):
-    """Arguments as Python spells them; one that only the caller knows is its name."""
-
-    def __init__(self, arguments: Mapping[str, object]) -> None:
-        super().__init__({name: repr(value) for name, value in arguments.items()})
-
-    def __missing__(self, name: str) -> str:
-        return name
+    """The sentence with the next step as a call of `il`, a client."""
+    return _WORDING.add_to(sentence, step)

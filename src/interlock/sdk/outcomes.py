@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from interlock.rooms.policy import refusals
-from interlock.sdk.next_steps import in_python, read_next
+from interlock.sdk.next_steps import in_python
 from interlock.wire.jobs import Decision
-from interlock.wire.problem import Problem
+from interlock.wire.problem import NextStep, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from interlock.sdk.flow import Response
 
 
@@ -38,7 +36,7 @@ def read_problem(response: Response) -> Problem:
         code=str(document["code"]),
         title=_as(str, document.get("title")) or "",
         detail=_as(str, document.get("detail")) or "",
-        next=read_next(document.get("next")),
+        next=_next_step(document.get("next")),
         retryable=_as(bool, document.get("retryable")),
         retry_after_seconds=_retry_after_seconds(response, document.get("retry_after_ms")),
         fields=document,
@@ -73,6 +71,13 @@ def _foreign(response: Response) -> Problem:
         "and what stands between",
         retry_after_seconds=_retry_after_seconds(response, None),
     )
+
+
+def _next_step(value: object) -> NextStep | None:
+    try:
+        return msgspec.convert(value, NextStep)
+    except msgspec.ValidationError:
+        return None
 
 
 def _object_in(body: bytes) -> dict[str, object] | None:
@@ -274,7 +279,7 @@ class StillPending(InterlockError):
 
 
 class Conflict(InterlockError):
-    """The state does not allow it: somebody decided, changed or used it first."""
+    """The state does not allow it: another caller decided, changed or used it first."""
 
     advice = "The situation has changed; look at the current state before doing anything else."
 
@@ -285,7 +290,7 @@ class Conflict(InterlockError):
 
 
 class Busy(InterlockError):
-    """Somebody else holds it; the class's patience is spent."""
+    """Another caller holds it, and the time to wait for it is over."""
 
     advice = "Nothing was done. It is in use right now; try again later."
 
@@ -443,7 +448,7 @@ class Final(Exception):
 
 
 class LeaseLost(Exception):
-    """The job is somebody else's by now: stop, and change nothing more on its behalf."""
+    """Another worker has the job by now: stop, and change nothing more on its behalf."""
 
 
 def described(error: BaseException) -> dict[str, Any]:

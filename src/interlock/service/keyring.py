@@ -71,7 +71,7 @@ class Keyring:
         """Who presents this key, or `Unauthenticated`.
 
         A session's token is as good as a key only where `sessions_count`: for what this process asks on behalf of
-        somebody whose cookie it has checked.
+        a person whose cookie it has checked.
         """
         if not sessions_count and token_parts(key, SESSION_PREFIX) is not None:
             raise Unauthenticated("a session is not a key")

@@ -41,7 +41,7 @@ class Measures:
 class AttentionMeasures:
     """What waits for people, by tenant, as the last sweep found it; and how long ago that was.
 
-    Every server tells the same of the store, so whoever adds servers up takes the highest.
+    Every server tells the same of the store, so a sum over servers takes the highest.
     """
 
     def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic) -> None:

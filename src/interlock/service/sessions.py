@@ -1,7 +1,7 @@
 """Signing people in and out, for the console: each function takes what a browser presented, and says who it is.
 
 The token of a session is what the console keeps in its cookie. To act in the session, it makes requests with the
-token as their key and `made_via` set; the token is worth nothing to whoever sends it over a wire.
+token as their key and `made_via` set; a token that is sent over the network is worth nothing.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ async def open_for(
     user_agent: str = "",
     request_id: str = "",
 ) -> Opened:
-    """Sign in somebody whom an identity provider vouches for, or raise `SignInRefused`.
+    """Sign in a person whom an identity provider vouches for, or raise `SignInRefused`.
 
     With `just_in_time` the principal is made if it is new, and gets the roles and groups of `who`. With `may_adopt` it
     may be a person who was here before. An account that signed in before is the principal it was then, whatever it is

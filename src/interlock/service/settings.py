@@ -110,7 +110,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     metrics_address: Annotated[
         str,
         msgspec.Meta(
-            description="HOST:PORT that shows /metrics with its tenants to whoever reaches it, without a key"
+            description="HOST:PORT that shows /metrics with its tenants to every client that reaches it, without a key"
         ),
     ] = ""
     store: Annotated[str, msgspec.Meta(description="sqlite:///path, postgresql://… or memory:")] = (

@@ -14,7 +14,7 @@ from interlock.wire.marks import Given, Local, Sometimes
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A run of a workflow. While it is `running` it holds a slot until `slot_expires_at`.
 
-    `fence` is told to whoever started it.
+    `fence` is told only to the caller that started it.
     """
 
     run_id: str
@@ -122,7 +122,7 @@ class SetLimitBody(Body, frozen=True, kw_only=True):
 
 
 class RunFenceBody(Body, frozen=True, kw_only=True):
-    """The run's fence, which its starter was given. The role `operate` needs none for somebody's run."""
+    """The run's fence, which its starter was given. The role `operate` needs none for the run of another caller."""
 
     fence: Fence | None = None
 

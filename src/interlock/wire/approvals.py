@@ -28,7 +28,7 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comment(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody said of a request. An `ask` is `open` until its submitter comments or it is edited."""
+    """What a principal said of a request. An `ask` is `open` until its submitter comments or it is edited."""
 
     id: str
     kind: str
@@ -49,13 +49,13 @@ class Viewer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Viewers(msgspec.Struct, frozen=True, kw_only=True):
-    """The people who opened a request, whoever came last first: the newest 50."""
+    """The people who opened a request, the latest first: at most 50."""
 
     viewers: tuple[Viewer, ...] = ()
 
 
 class RequestEscalation(msgspec.Struct, frozen=True, kw_only=True):
-    """Groups that may decide, too, from `at` on; `happened` if that was reached before somebody decided."""
+    """Groups that may decide, too, from `at` on; `happened` if that was reached before a decision."""
 
     at: Given[datetime] = None
     groups: tuple[str, ...] = ()
@@ -100,8 +100,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     `votes_needed` counts on those votes alone that still count. `people_able` counts those who may decide, whether
     they voted or not; null once it no longer waits, and where a tenant has more than 1,000 people. `on_approve` is
     what a yes would do now. `comments` are the newest 50 of `comments_total`, the oldest of them first.
-    `eligible` are the first 20 names of those whom `people_able` counts. `viewers` opened the request, whoever came
-    last first, `you` is what the caller may do. `next_escalation_at` is null if no step is left. `takers` are up to 3
+    `eligible` are the first 20 names of those whom `people_able` counts. `viewers` opened the request, the latest
+    first, `you` is what the caller may do. `next_escalation_at` is null if no step is left. `takers` are up to 3
     who claimed jobs of the topic last, or the submitter if only it may. `rules` are the rule that asked and those
     before it (at most 50 in all), under the policy that asked; empty if that cannot be told any more.
     """
@@ -137,7 +137,7 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one approve or reject; `votes` counts the people whose yes counts, or did when it was decided.
 
     `outcome` is `approved`, `rejected`, `vote_recorded`, `already_approved`, `already_rejected` or, of a vote
-    that was taken back, `withdrawn`. Until `grace_until` whoever voted may withdraw.
+    that was taken back, `withdrawn`. Until `grace_until` its voters may withdraw.
     """
 
     outcome: str

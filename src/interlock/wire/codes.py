@@ -213,8 +213,9 @@ _REQUEST = (
         "people_only",
         403,
         "People only",
-        "Only a person may do this: decide a request, edit somebody else's, change principals, keys, groups, signers, "
-        "webhooks or the policy. The key belongs to an agent, a worker or a service, and no role makes up for that.",
+        "Only a person may do this: decide a request, edit that of another caller, change principals, keys, groups, "
+        "signers, webhooks or the policy. The key belongs to an agent, a worker or a service, and no role makes up "
+        "for that.",
         "Have a person do it with a key of their own. A service may change them, but not decide, where the server "
         "runs with INTERLOCK_SERVICES_MAY_ADMINISTER.",
     ),

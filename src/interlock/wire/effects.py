@@ -38,7 +38,7 @@ class GrantUsed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseUsed(msgspec.Struct, frozen=True, kw_only=True):
-    """The lease that an effect was begun under. `fence` is told to whoever began the effect alone."""
+    """The lease that an effect was begun under. `fence` is told only to the caller that began the effect."""
 
     id: str
     fence: Sometimes[int] = 0
@@ -57,7 +57,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """One action and what became of it: `IN_PROGRESS`, `COMMITTED`, `FAILED` or `AMBIGUOUS`, by the clock.
 
     `downstream_key` is the same for every attempt: pass it to the remote side. `replayed` says that it was
-    done before, so that there is nothing to do. `fence` is told to whoever began it alone.
+    done before, so that there is nothing to do. `fence` is told only to the caller that began it.
     """
 
     action_id: str

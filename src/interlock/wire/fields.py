@@ -40,7 +40,7 @@ Number = int | float
 Fence = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 Outcome = Annotated[
     Literal["committed", "not_committed"],
-    msgspec.Meta(description="What somebody found out about an effect whose outcome was unknown."),
+    msgspec.Meta(description="What was found out about an effect whose outcome was unknown."),
 ]
 
 # The number of digits bounds every duration to about thirty years, so none overflows a date.

@@ -14,7 +14,7 @@ from interlock.wire.marks import Given, Sometimes
 class GrantUse(msgspec.Struct, frozen=True, kw_only=True):
     """One use of a grant. `action_id` is the effect that began under it, if one did.
 
-    `fence` is told to whoever claimed it alone.
+    `fence` is told only to the caller that claimed it.
     """
 
     grant_id: str
@@ -92,7 +92,7 @@ class GrantLedger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrantTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tasks need a signature, and what whoever signs a grant now writes into it."""
+    """Which tasks need a signature, and what a person who signs a grant now writes into it."""
 
     signed_tasks: tuple[str, ...] = ()
     tenant: str

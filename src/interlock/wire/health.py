@@ -16,7 +16,7 @@ class Alive(msgspec.Struct, frozen=True, kw_only=True):
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the service is ready for work.
 
-    `unreadable_records`: how many this server met that somebody broke in the store; its log names them.
+    `unreadable_records`: how many damaged records this server met in the store; its log names them.
     `clock_ahead_seconds` is how far the store's clock was ahead of this machine's at the last batch, less than 0 if it
     was behind; where that is trouble, `detail` says so. `fence_epoch` counts how often fences were raised after a
     restore or a failover.

@@ -20,7 +20,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     `body` is there already, or `read` fetches it, which is done only for a caller who is known. `root` is the
     prefix under which the application is mounted: links begin with it, `path` does not. `client` is the address
-    of whoever asks, as far as it is known. `made_via` is where a person asks from, said by the part of this process
+    of the caller, as far as it is known. `made_via` is where a person asks from, said by the part of this process
     that made the request for them (a session of the console); nothing that came over a wire sets it.
     """
 

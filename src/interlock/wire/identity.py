@@ -12,7 +12,7 @@ from interlock.wire.marks import Given
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Whoever calls: a person, an agent or a service."""
+    """A caller: a person, an agent or a service."""
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""What waits for somebody, and how much needs attention."""
+"""What waits for a reviewer, and how much needs attention."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """People's decision on a job: `pending`, `approved`, `rejected`, `expired` or `withdrawn`.
 
     Empty `groups` means that any person with the role `review` may decide. While it is `in_grace`, until
-    `grace_until`, whoever voted may withdraw, and nobody may claim the job.
+    `grace_until`, its voters may withdraw, and nobody may claim the job.
     """
 
     state: str
@@ -116,7 +116,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job was before somebody edited or refreshed it."""
+    """What a job was before it was edited or refreshed."""
 
     payload: Any = None
     job_hash: str
@@ -140,7 +140,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     `labels` are as submitted with those that Interlock added (`system_labels`) on top. `executor` is who carries it
     out: any "worker", or only the "caller" that submitted it. `result_text` is what was kept of a result that is not
-    JSON. `fence` is told to whoever holds the job, or held it last. `revisions` are the versions it had before: of one
+    JSON. `fence` is told to the job's holder, or its last one. `revisions` are the versions it had before: of one
     job that is read, edited or refreshed. Others leave them out.
     """
 

@@ -91,7 +91,7 @@ class LeaseTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waiter(msgspec.Struct, frozen=True, kw_only=True):
-    """A place in line; a `kept` one is held for somebody to whom the resource was handed."""
+    """A place in line; a `kept` one is held for the principal to whom the resource was handed."""
 
     resource: str
     principal: str
@@ -122,7 +122,7 @@ class AcquireLeaseBody(Body, frozen=True, kw_only=True):
 
 
 class CheckFenceBody(Body, frozen=True, kw_only=True):
-    """The fence that somebody came with."""
+    """The fence that a writer presented."""
 
     fence: Fence
 
@@ -159,7 +159,7 @@ class SuspendLeaseBody(LeaseFenceBody, frozen=True, kw_only=True):
 
 
 class HandOffLeaseBody(LeaseFenceBody, frozen=True, kw_only=True):
-    """Without `to`, whoever comes next gets it. `checkpoint` is what they start from.
+    """Without `to`, the next caller that asks gets it. `checkpoint` is what they start from.
 
     It is an object with `done` and the other fields of a checkpoint, or any value, which then is what is done.
     """

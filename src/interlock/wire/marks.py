@@ -24,5 +24,5 @@ Given: TypeAlias = Annotated[T | None, msgspec.Meta(extra_json_schema={NEVER_NUL
 # Never sent: the client notes it on the answer that it read.
 Local: TypeAlias = Annotated[T, msgspec.Meta(extra_json_schema={LOCAL: True})]
 
-# Leaves a field out of this answer, whatever its type; whoever reads it gets the field's default.
+# Leaves a field out of this answer, whatever its type; its reader gets the field's default.
 OMITTED: Any = msgspec.UNSET

@@ -148,7 +148,7 @@ class EvaluateBody(SubmitBody, frozen=True, kw_only=True):
 
 
 class SimulateBody(Body, frozen=True, kw_only=True):
-    """A candidate policy, as text or as an object, asked about the last so many jobs."""
+    """A candidate policy, as text or as an object, asked about the last jobs."""
 
     policy: Any
     last: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200

@@ -6,7 +6,7 @@ API adds the route, the SDK spells it as a call and the command line as a comman
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -35,6 +35,40 @@ class NextStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def with_next(sentence: str, spelled: str) -> str:
     """The sentence of a problem, followed by the next step in the words of a surface."""
     return f"{sentence}; next: {spelled}"
+
+
+class Wording(msgspec.Struct, frozen=True, kw_only=True):
+    """How a surface words the next step: a template for each operation, put into `frame`.
+
+    `needing` has the templates of operations that are asked for differently because of what else they need. `known`
+    spells an argument, `unknown` the name of one that only the caller knows.
+    """
+
+    templates: Mapping[str, str]
+    needing: Mapping[tuple[str, tuple[str, ...]], str]
+    frame: str
+    known: Callable[[object], str]
+    unknown: Callable[[str], str] = str
+
+    def add_to(self, sentence: str, step: NextStep | None) -> str:
+        """The sentence with the next step; with its route, if a newer service names one that has no template here."""
+        if step is None:
+            return sentence
+        template = self.needing.get((step.operation, step.needs)) or self.templates.get(step.operation)
+        if template is None:
+            return with_next(sentence, step.route)
+        return with_next(sentence, self.frame.format(template.format_map(_Values(self, step.arguments))))
+
+
+class _Values(dict[str, str]):
+    """Arguments as a surface spells them."""
+
+    def __init__(self, wording: Wording, arguments: Mapping[str, object]) -> None:
+        super().__init__({name: wording.known(value) for name, value in arguments.items()})
+        self._unknown = wording.unknown
+
+    def __missing__(self, name: str) -> str:
+        return self._unknown(name)
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

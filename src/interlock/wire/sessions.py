@@ -10,7 +10,7 @@ from interlock.wire.marks import Given
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody who signed in to the console.
+    """A person's sign-in to the console.
 
     `by` is how: "key", "link" or "oidc:<provider>". `live` is whether it still counts, and `over` why it does not.
     `current` marks the session that asked.

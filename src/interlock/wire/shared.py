@@ -25,7 +25,7 @@ class Touch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Touched(msgspec.Struct, frozen=True, kw_only=True):
-    """A target as it stands; `conflict_id` if its last change collided with somebody's work."""
+    """A target as it stands; `conflict_id` if its last change collided with the work of another caller."""
 
     key: str
     version: str

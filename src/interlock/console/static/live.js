@@ -79,7 +79,7 @@ function morph(old, fresh) {
   document.dispatchEvent(new CustomEvent("interlock:morphed"));
 }
 
-// What somebody unfolded stays unfolded.
+// What the reader unfolded stays unfolded.
 function keepOpen(old, fresh) {
   const was = [...old.querySelectorAll("details")], is = [...fresh.querySelectorAll("details")];
   is.forEach((details, index) => {

@@ -18,11 +18,11 @@ from interlock.rooms.events.relay_leases import Trouble
 
 FRESH_MAX = 50
 WAITING_MAX = 200
-# So many subjects that fail look like the target's trouble, not an event's; it is then probed with one new
-# event at a time, at least this often.
+# When this many subjects fail, the target is taken to be down, not one event to be bad; it is then probed with
+# one new event at a time, at least this often.
 SICK_SUBJECTS = 3
 PROBE_SECONDS_MAX = 30.0
-# So many failed rounds in a row look like an outage: once over, what waits is tried at once.
+# This many failed rounds in a row look like an outage: once it is over, what waits is tried at once.
 OUTAGE_ROUNDS = 3
 
 

@@ -68,7 +68,7 @@ def misfit_of_signature(grant: Grant, signer: Signer | None, terms: GrantTerms |
     if grant.nonce != grant.id:
         return "signature: it was made for another grant"
     if signer.person != grant.approver:
-        return "signature: the key belongs to somebody else than the approver"
+        return "signature: the key belongs to another person than the approver"
     if not is_signed_by(signer.public_key, grant.signature.value, grant.signed_terms()):
         return "signature: it does not match the grant; the grant was altered or signed for something else"
     return None

@@ -45,7 +45,7 @@ class Principal(Record, frozen=True, kw_only=True):
     """Who may act. `owner` is whom it acts for; `owners` is everybody above it, the nearest first.
 
     `owners` is kept up to date by commands that change an owner further up (`rooms/identity/owners.py`), so that one
-    record says who somebody is as a person. `provider` is the identity provider that vouches for a person, and
+    record says which person a principal is. `provider` is the identity provider that vouches for a person, and
     `subject` is how that provider names them: the two belong to this principal for good.
     """
 
@@ -83,7 +83,7 @@ class PrincipalName(Record, frozen=True, kw_only=True):
     """How a name is spelled in a tenant, for ever. The id is what all its spellings have in common (`folded`).
 
     The account of an identity provider has a record too (`account_id`): which principal it is, whatever name the
-    provider gives it later. Otherwise whoever changes their name there would be two people here.
+    provider gives it later. Otherwise a person who changes their name there would be two people here.
     """
 
     name: str
@@ -96,7 +96,7 @@ class OwnerTree(Record, frozen=True, kw_only=True):
 
 
 class OwnerLink(Record, frozen=True, kw_only=True):
-    """That `owner` is somewhere above `owned`: how all that is below somebody is found."""
+    """That `owner` is somewhere above `owned`: how all principals below an owner are found."""
 
     owned: str
     owner: str

@@ -33,7 +33,7 @@ _TREE_ID = "owners"
 
 
 class LinksBelow(Pick[OwnerLink], frozen=True, kw_only=True):
-    """Everybody who acts for somebody, through however many others."""
+    """Every principal that acts for an owner, through however many others."""
 
     kind = OWNER_LINKS
     query = "identity.links_below"
@@ -95,7 +95,7 @@ def moved_under(world: World, principal: Principal, owner: str | None) -> Princi
 
 
 def _move_along(world: World, moved: Principal, owned: str, chain: tuple[str, ...]) -> None:
-    """Give somebody below the moved one the new end of their chain, whether or not they are still here."""
+    """Give a principal below the moved one the new end of its chain, whether or not it is still here."""
     _relink(world, moved, owned, chain)
     known = world.get(PRINCIPALS, moved.tenant, owned)
     if known is None or moved.id not in known.owners:
@@ -106,7 +106,7 @@ def _move_along(world: World, moved: Principal, owned: str, chain: tuple[str, ..
 
 
 def _relink(world: World, moved: Principal, owned: str, chain: tuple[str, ...]) -> None:
-    """Link somebody to whom the moved one's new chain names, and no more to those of the old one."""
+    """Link a principal to the owners in the moved one's new chain, and no more to those of the old one."""
     tenant = moved.tenant
     for name in moved.owners:
         link = world.get(OWNER_LINKS, tenant, _link_id(owned, name))
@@ -119,7 +119,7 @@ def _relink(world: World, moved: Principal, owned: str, chain: tuple[str, ...]) 
 
 
 def _chain(world: World, tenant: str, owner: str | None) -> tuple[str, ...]:
-    """An owner, and everybody above it. Somebody who is not a principal here has nobody above."""
+    """An owner, and everybody above it. An owner that is not a principal here has nobody above."""
     if owner is None:
         return ()
     known = world.get(PRINCIPALS, tenant, owner)

@@ -29,7 +29,7 @@ SELECT body FROM principals WHERE tenant = :tenant AND id > :after ORDER BY id L
 SELECT body FROM principals WHERE tenant = :tenant AND kind = 'person' ORDER BY id LIMIT :limit;
 
 -- name: links_below
--- Everybody who acts for somebody, through however many others.
+-- Every principal that acts for an owner, through however many others.
 SELECT body FROM owner_links WHERE tenant = :tenant AND owner = :owner ORDER BY id LIMIT :limit;
 
 -- name: caller_by_session

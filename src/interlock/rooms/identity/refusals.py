@@ -27,7 +27,7 @@ class LinkOver(Unauthenticated):
 
 
 class SignInRefused(Refusal):
-    """An identity provider vouched for somebody who may not sign in here."""
+    """An identity provider vouched for a person who may not sign in here."""
 
 
 class Forbidden(Refusal):

@@ -282,9 +282,9 @@ class SetPrincipal(Command[Principal], frozen=True, kw_only=True):
 
 
 class RemovePrincipal(Command[Principal], frozen=True, kw_only=True):
-    """Forget somebody who can no longer act. What they did stays on record under their name.
+    """Forget a principal that can no longer act. What it did stays on record under its name.
 
-    Principals that act for them still do: the chain of owners ends with this name.
+    Principals that act for it still do: the chain of owners ends with this name.
     """
 
     tenant: str

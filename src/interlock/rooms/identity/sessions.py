@@ -1,6 +1,6 @@
 """Sessions of people, and the links with which they sign in once.
 
-A session is opened with an API key of a person, with a sign-in link, or for somebody whom an identity provider vouches
+A session is opened with an API key of a person, with a sign-in link, or for a person whom an identity provider vouches
 for. The transaction that decides a command of a session checks the session, its key and its principal
 (`rules.check_session`), so a session ends at once when its person, its key or one of its roles goes.
 """
@@ -148,12 +148,12 @@ class OpenSessionByLink(Command[Session], frozen=True, kw_only=True):
 
 
 class OpenSessionFor(Command[Session], frozen=True, kw_only=True):
-    """Sign in somebody whom an identity provider vouches for. `subject` is how the provider names them.
+    """Sign in a person whom an identity provider vouches for. `subject` is how the provider names them.
 
     With `just_in_time` the principal is made if it is new, and gets these roles and groups; without, it must be here
     already, and keeps what it has. The first sign-in ties a principal to its provider and subject, so that no other
     account that takes the same name can become that person, and ties the account to the principal, so that an account
-    with a new name is not a second person. Somebody who was here before their first sign-in is tied only with
+    with a new name is not a second person. A person who was here before their first sign-in is tied only with
     `may_adopt`. `session_id` was chosen when the sign-in began: it can be completed once.
     """
 
@@ -246,7 +246,7 @@ class OpenSessionFor(Command[Session], frozen=True, kw_only=True):
 
 
 class NoteSignInRefused(Command[None], frozen=True, kw_only=True):
-    """Audit that what a provider sent did not prove who somebody is; nobody knows who it was."""
+    """Audit that what a provider sent did not prove who a person is; nobody knows who it was."""
 
     tenant: str
     provider: str
@@ -282,7 +282,7 @@ class SeeSession(Command[Session], frozen=True, kw_only=True):
 
 
 class EndSession(Command[Session], frozen=True, kw_only=True):
-    """End a session: one's own, or as an admin that of anybody in the tenant. Repeating it changes nothing."""
+    """End a session: one's own, or as an admin that of any person in the tenant. Repeating it changes nothing."""
 
     caller: Caller
     session_id: str

@@ -143,7 +143,7 @@ def require_person(world: World, caller: Caller) -> Principal:
 
 
 class WhyNot(StrEnum):
-    """Why a request does not wait for somebody."""
+    """Why a request does not wait for a person."""
 
     NOT_A_REVIEWER = "not_a_reviewer"
     NOT_IN_GROUPS = "not_in_groups"

@@ -1,8 +1,8 @@
-"""What waits for somebody: the requests that they may decide now, in the order in which they should look at them.
+"""What waits for a reviewer: the requests that they may decide now, in the order in which they should look at them.
 
-The store passes over requests of other groups and topics; whether a request waits for somebody is told by the rule that
-`ApproveJob` decides by. One page goes through a few windows of requests and reads a part of them, however many wait: it
-may have fewer items than were asked for, or none, and still say where to go on.
+The store passes over requests of other groups and topics; whether a request waits for a reviewer is told by the rule
+that `ApproveJob` decides by. One page goes through a few windows of requests and reads a part of them, however many
+wait: it may have fewer items than were asked for, or none, and still say where to go on.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that waits for people, where it stands, and why it does not wait for whoever asks."""
+    """A request that waits for people, where it stands, and why it does not wait for the caller."""
 
     job: Job
     approval: Approval
@@ -69,7 +69,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Attention(msgspec.Struct, frozen=True, kw_only=True):
-    """How many requests wait for somebody, and how many of them end soon; and whether there may be more of each."""
+    """How many requests wait for a reviewer, and how many of them end soon; and whether there may be more of each."""
 
     waiting: int = 0
     is_waiting_cut: bool = False
@@ -87,7 +87,7 @@ async def list_inbox(
     after: Place | None,
     limit: int,
 ) -> Found:
-    """The requests that wait, for `who` or for anybody, in an order."""
+    """The requests that wait, for `who` or for any reviewer, in an order."""
     if wanted.mine and not is_reviewer(who):
         return Found([], None)
     walk = _Walk(store, who, wanted, order, now, after)
@@ -175,7 +175,7 @@ class _Walk:
         self._params = _params_of(who, wanted)
 
     async def look(self, rows_max: int) -> list[Waiting]:
-        """What is wanted of the next so many requests, as far as they fit a page."""
+        """What is wanted of the next `rows_max` requests, as far as they fit a page."""
         params = {**self._params, **self._from(), "limit": rows_max}
         rows, self.is_full = await rows_for_page(self._store, f"jobs.list_requests_by_{self._by}", params)
         found = await self._judge(rows)

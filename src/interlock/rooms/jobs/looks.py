@@ -1,4 +1,4 @@
-"""Looking at a request: recorded for whoever else has it open. It decides nothing and is not audited."""
+"""Looking at a request: recorded for the other people who have it open. It decides nothing and is not audited."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class FenceStale(Refusal):
     def __init__(self, job_id: str, *, fence: int, state: str, holder: str | None) -> None:
         super().__init__(
             f"fence {fence} does not hold {job_id} (it is {state}); stop working on "
-            "it: whatever you did since you lost it may be done again by somebody else"
+            "it: whatever you did since you lost it may be done again by another worker"
         )
         self.job_id, self.fence = job_id, fence
         self.state, self.holder = state, holder
@@ -41,7 +41,7 @@ class InGrace(Refusal):
 
     def __init__(self, job_id: str, grace_until: datetime, retry_after_seconds: float) -> None:
         super().__init__(
-            f"{job_id} was approved, and whoever approved it may take that back until "
+            f"{job_id} was approved, and its approvers may take that back until "
             f"{grace_until:%Y-%m-%dT%H:%M:%SZ}; wait until then, and claim it again"
         )
         self.next = Next("get_job", {"job_id": job_id, "until": "decided", "wait_seconds": 30})
@@ -277,7 +277,7 @@ class AskedByWorkflow(DecisionRefused):
 class SelfApproval(DecisionRefused):
     def __init__(self, job_id: str, principal: str) -> None:
         super().__init__(
-            f"{principal} submitted or edited {job_id}, or owns who did; somebody else must decide it"
+            f"{principal} submitted or edited {job_id}, or owns who did; another person must decide it"
         )
 
 

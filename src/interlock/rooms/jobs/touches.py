@@ -208,7 +208,7 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
             return before
         last = _last_conflict(before)
         if last is not None and not world.knows(CONFLICTS.key(self.caller.tenant, last)):
-            raise Deferred("somebody touched the target between the look at it and its lock; look again")
+            raise Deferred("another caller touched the target between the read and its lock; read again")
         conflict = self._collide(world, toucher, before)
         target = world.put(TARGETS, self._touched(world, toucher, before, conflict))
         self._record(world, target)

@@ -41,7 +41,7 @@ def marked(groups: Iterable[str]) -> str:
 def patterns_of(groups: Iterable[str] | None) -> tuple[str | None, ...]:
     """Patterns for LIKE that together find every text with one of these groups; with None, every text.
 
-    They may find others, too: SQLite compares without regard to case, a mark may be part of a name, and somebody in
+    They may find others, too: SQLite compares without regard to case, a mark may be part of a name, and a person in
     very many groups is shown everything. They spare a look at what is surely not theirs; the rule decides.
     """
     found = ["%"] if groups is None else [f"%{_MARK}{_escaped(group)}{_MARK}%" for group in groups]

@@ -12,7 +12,7 @@ import msgspec
 from interlock.kernel.record import Kind, Record
 
 VIEWERS_MAX = 50
-# How often a look is written, at most, and for how long after one somebody counts as present.
+# How often a look is written, at most, and for how long after one a person counts as present.
 WRITE_AFTER = timedelta(seconds=15)
 HERE_FOR = timedelta(seconds=45)
 

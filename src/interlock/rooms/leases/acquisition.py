@@ -100,7 +100,7 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
         self._end_overdue(world)
         self._check_free(world)
         if is_crowded:
-            why = "covers so many leases that ran out that they are ended first"
+            why = "covers a large number of expired leases, which are ended first"
             raise LeaseHeld(self.resource, None, _RETRY_SECONDS_MIN, why)
         return self._acquire(world)
 

@@ -408,7 +408,7 @@ def with_people(said: Evaluation, action: Action, *, observing: bool) -> Evaluat
     if decided.decision is Decision.REQUIRE_HUMAN:
         reason = said.reason
     elif decided.decision is Decision.ALLOW or is_unknown:
-        reason = f"{said.reason}; whoever submitted it asks people"
+        reason = f"{said.reason}; its submitter asked for people to decide"
     else:
         return said
     asked = decided.approval or ApprovalRequirement()

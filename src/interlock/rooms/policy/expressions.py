@@ -283,7 +283,7 @@ _ACTOR = "actor"
 _NAME = ".id"
 _INDEX, _MEMBER = "_[_]", "@in"
 _EQUALITIES = ("_==_", "_!=_")
-_INSTEAD = {"owner": 'compare it with "", which it is for whoever has none'}
+_INSTEAD = {"owner": 'compare it with "", which it is for an actor without an owner'}
 _NOT = "leave this out"
 
 

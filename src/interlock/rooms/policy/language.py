@@ -25,7 +25,7 @@ _WRITTEN = re.compile(r"([0-9]{1,7})/([smhd])", re.ASCII)
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """So many in each period."""
+    """How many in each period."""
 
     count: int
     per: Period

@@ -165,7 +165,7 @@ def inbox(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Flow[Inbox]:
-    """List what waits for the caller's decision, the most urgent first; with `mine=False`, for anybody's.
+    """List what waits for the caller's decision, the most urgent first; with `mine=False`, for any reviewer's.
 
     A page may be short, or empty, although there are more: go on while it has a `next_cursor`.
     """
@@ -250,7 +250,7 @@ def withdraw(session: Session, job_id: str, reason: str, *, key: str | None = No
 
 
 def comment(session: Session, job_id: str, text: str, *, key: str | None = None) -> Flow[Comment]:
-    """Say something about a request, to whoever decides and whoever asked. A submitter answers so, too."""
+    """Say something about a request, to its reviewers and its submitter. A submitter answers with it, too."""
     where = path("approvals", job_id, "comment")
     return (yield from change(session, where, Comment, wire.CommentBody(text=text), key=key))
 

@@ -96,7 +96,7 @@ def checkpoint(
     as_session: str = "",
     key: str | None = None,
 ) -> Flow[Lease]:
-    """Record how far the work has come; whoever takes over receives it whole."""
+    """Record how far the work has come; the next owner receives it whole."""
     body = given(
         wire.CheckpointBody,
         fence=fence,
@@ -147,7 +147,7 @@ def hand_off_lease(
     as_session: str = "",
     key: str | None = None,
 ) -> Flow[Lease]:
-    """Give a resource to somebody, or to whoever comes next, with a checkpoint."""
+    """Give a resource to one principal, or to the next that asks, with a checkpoint."""
     body = given(wire.HandOffLeaseBody, fence=fence, to=to, checkpoint=checkpoint, session=as_session or None)
     return (yield from change(session, path("leases", lease_id, "handoff"), Lease, body, key=key))
 

@@ -24,7 +24,7 @@ def sessions(
 
 
 def end_session(session: Session, session_id: str, *, key: str | None = None) -> Flow[PersonSession]:
-    """End a session: your own, or as an admin that of anybody. Whoever has it is signed out at once."""
+    """End a session: your own, or as an admin that of any person. The person is signed out at once."""
     return (yield from change(session, path("sessions", session_id, "end"), PersonSession, key=key))
 
 

@@ -62,7 +62,7 @@ def touch(
 ) -> Flow[Touched]:
     """Report that you changed a target to `version`: an etag, a digest or a number of your own.
 
-    With `previous_version`, the one you started from, it is noticed if somebody changed it in between.
+    With `previous_version`, the one you started from, a change by another caller in between is noticed.
     """
     body = given(wire_shared.TouchBody, version=version, previous_version=previous_version, summary=summary)
     return (yield from change(session, path("targets", target, "touch"), Touched, body, key=key))
@@ -105,7 +105,7 @@ def begin_effect(
 ) -> Flow[Effect]:
     """Take the right to carry an action out, or learn that it was done (`replayed`).
 
-    `Busy` if somebody is at it, `Ambiguous` if nobody knows whether it happened, `Conflict` if the id was used
+    `Busy` if another caller is at it, `Ambiguous` if nobody knows whether it happened, `Conflict` if the id was used
     for another request or what it is for has moved, `Denied` if no `grant` (its `task`, `args`, perhaps
     `grant_id`) permits it.
     """

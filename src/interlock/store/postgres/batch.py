@@ -68,7 +68,7 @@ class Batches:
             try:
                 changes = await self.attempt(session, transaction, sql.Lock.SKIP, deadline)
             except _Held as held:
-                raise LockTimeout("somebody holds a whole table that this batch reads") from held
+                raise LockTimeout("another session holds a whole table that this batch reads") from held
         if changes:
             writing = sql.write(transaction.batch_id, changes, self._types)
             await write(session, writing, max(_WRITE_SECONDS_MIN, deadline.left))

@@ -126,7 +126,7 @@ class PostgresStore:
                 deleting = f"{block.postgres} RETURNING 1"
                 gone += len(await self._connections.read(deleting, arguments, lock_seconds=0))
             except LockBusy as held:
-                raise LockTimeout("somebody uses a row that could go; prune again later") from held
+                raise LockTimeout("another session uses a row that could go; prune again later") from held
         return gone
 
     async def _migrate(self, session: Session) -> None:
