@@ -118,7 +118,7 @@ async def evidence(visit: Visit) -> Response:
     """One piece of evidence alone, in a sandbox: it can run nothing, and reach nothing."""
     request = await _request(visit)
     at = visit.path["index"]
-    if not at.isdigit() or int(at) >= len(request.evidence):
+    if at not in map(str, range(len(request.evidence))):
         detail = "This request has no such evidence."
         raise Refused(Refusal(code="not_found", status=404, title="No such evidence", detail=detail))
     response = visit.render("evidence.html", body=evidence_body(request.evidence[int(at)]))
