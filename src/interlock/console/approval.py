@@ -46,7 +46,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def approve(visit: Visit) -> Response:
-    body = {"reason": visit.form.one("reason"), "job_hash": visit.form.one("job_hash") or None}
+    body = {"reason": visit.form.one("reason"), "job_hash": visit.form.one("job_hash")}
     return await _done(visit, "approve_job", Review, body)
 
 
@@ -56,7 +56,7 @@ async def reject(visit: Visit) -> Response:
         return await _page(
             visit, status=400, notice=Notice(text="Rejecting needs a reason.", is_problem=True)
         )
-    body = {"reason": reason, "job_hash": visit.form.one("job_hash") or None}
+    body = {"reason": reason, "job_hash": visit.form.one("job_hash")}
     return await _done(visit, "reject_job", Review, body)
 
 
@@ -102,6 +102,8 @@ async def edit(visit: Visit) -> Response:
             + text.encode()
             + b',"reason":'
             + msgspec.json.encode(visit.form.one("reason"))
+            + b',"job_hash":'
+            + msgspec.json.encode(visit.form.one("job_hash"))
             + b"}"
         )
         response = await visit.api.ask("edit_job", Job, path=visit.path, body=body)
@@ -206,10 +208,13 @@ async def _edit_page(
 ) -> Response:
     request = await _request(visit)
     now = pretty(request.payload)
+    # A text belongs to the version that it was written for, until what that has become meanwhile was shown.
+    is_compared = notice is not None and notice.refusal is not None and notice.refusal.code == "hash_mismatch"
     return await visit.page(
         "edit.html",
         status=status,
         request=request,
+        job_hash=request.job_hash if text is None or is_compared else visit.form.one("job_hash"),
         job=request.job,
         title=title_of(request.job),
         text=now if text is None else text,
