@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from urllib.parse import urlencode
 
 import httpx2
 import pytest
@@ -52,7 +53,7 @@ def test_one_bad_id_in_a_selection_harms_no_other(console: ConsoleSite, http: ht
     ]
     answer = http.post(
         "/console/inbox",
-        content=str(httpx2.QueryParams(sent)),
+        content=urlencode(sent),
         headers={"content-type": "application/x-www-form-urlencoded"},
     )
     assert answer.status_code == 200
