@@ -88,3 +88,56 @@ def test_an_edit_of_a_version_that_is_gone_is_compared_and_not_saved(
     assert console.client(console.ann).job(job.id).payload == MORE
     page.get_by_role("button", name="Save the change").click()
     expect(page.get_by_role("status").first).to_contain_text("The request was changed")
+
+
+def test_enter_in_the_reason_decides_nothing(console: ConsoleSite, page: Page, plain_page: Page) -> None:
+    """It would press the first button, which approves: whoever writes a reason mostly means no."""
+    for each in (page, plain_page):
+        job = console.submit()
+        console.sign_in(each, console.bob)
+        each.goto(f"{console.url}/console/approvals/{job.id}")
+        each.get_by_label("Reason").fill("never")
+        each.keyboard.press("Enter")
+        each.goto(f"{console.url}/console/inbox")
+        each.get_by_role("checkbox", name=re.compile("Acme")).first.check()
+        each.get_by_label("Reason").fill("never")
+        each.keyboard.press("Enter")
+        expect(each.get_by_role("heading", name="Inbox")).to_be_visible()
+        assert state_of(console, job.id) == "APPROVAL"
+
+
+def test_keys_decide_nothing_behind_the_help_and_after_a_reject_that_was_left(
+    console: ConsoleSite, page: Page
+) -> None:
+    job = console.submit()
+    console.sign_in(page, console.bob)
+    page.goto(f"{console.url}/console/approvals/{job.id}")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("a")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+    page.keyboard.press("r")
+    page.keyboard.press("Escape")
+    page.get_by_label("Reason").fill("fine with me")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Reason")).to_have_value("fine with me")
+    assert state_of(console, job.id) == "APPROVAL"
+    page.keyboard.press("Escape")
+    page.keyboard.press("a")
+    expect(page.get_by_text("Approved by bob").first).to_be_visible()
+
+
+def test_a_press_meant_for_what_was_there_before_does_not_decide_what_replaced_it(
+    console: ConsoleSite, page: Page
+) -> None:
+    job = console.submit()
+    console.sign_in(page, console.bob)
+    page.goto(f"{console.url}/console/approvals/{job.id}")
+    approve = "document.querySelector('[data-key=a]').click()"
+    at_once = f"document.addEventListener('interlock:changed', () => {approve})"
+    page.evaluate(f"() => {{ {at_once} }}")
+    console.client(console.ann).edit(job.id, MORE, reason="sneaky")
+    expect(page.get_by_role("status").first).to_contain_text("changed just now")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Mallory")
+    assert state_of(console, job.id) == "APPROVAL"
