@@ -216,3 +216,23 @@ def test_another_tenants_requests_are_not_there(console: ConsoleSite, http: http
     for path in (f"/console/approvals/{job.id}", f"/console/jobs/{job.id}"):
         assert http.get(path).status_code == 404
     assert job.id not in http.get("/console/inbox?show=all").text
+
+
+@pytest.mark.parametrize("how", ["ended", "role"])
+def test_a_stream_tells_nothing_more_once_its_session_is_over(
+    console: ConsoleSite, http: httpx2.Client, how: str
+) -> None:
+    signed_in(http, console.bob)
+    admin = httpx2.Client(base_url=console.url, headers={"authorization": f"Bearer {console.ann}"})
+    with http.stream("GET", "/console/events", timeout=30) as stream:
+        lines = stream.iter_lines()
+        assert next(lines).startswith("retry")
+        if how == "ended":
+            found = admin.get("/api/v1/sessions?all=true").json()["items"]
+            mine = next(each["session_id"] for each in found if each["principal"] == "bob" and each["live"])
+            assert admin.post(f"/api/v1/sessions/{mine}/end").status_code == 200
+        else:
+            assert admin.put("/api/v1/principals/bob", json={"roles": ["submit"]}).status_code == 200
+        job = console.submit()
+        assert job.id not in "".join(lines)
+    admin.close()

@@ -170,6 +170,7 @@ async def edit(call: Asked[None, wire.EditBody]) -> Answer:
         submitter=submitter,
         payload=msgspec.Raw(canonical(call.body.payload)),
         reason=call.body.reason,
+        job_hash=call.body.job_hash,
     )
     return await _decided(call, command)
 
@@ -397,6 +398,6 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="edit_job", method="POST", path="/api/v1/approvals/{job_id}/edit", tag=_TAG,
         parameters=JOB_ID, summary="Change the request; votes are cleared", roles=ASKERS,
         body=wire.EditBody, answers={200: wire_jobs.Job}, answer=edit,
-        problems=_RENEWALS,
+        problems=("hash_mismatch", *_RENEWALS),
     ),
 )  # fmt: skip

@@ -233,7 +233,8 @@ class _Open:
         except ProblemError as refused:
             incoming.expect({name.decode("latin-1").lower(): "1" for name, _ in scope["headers"]})
             request = Request(method=scope["method"], path="", root=asked.root, client=asked.client)
-            return request, self._app.refuse(request, refused)
+            part = self._console if is_page(asked.raw_path.decode("latin-1")) else self._app
+            return request, part.refuse(request, refused)
         if is_page(request.path):
             return request, await self._console.respond(request)
         return request, await self._app.respond(request)

@@ -184,6 +184,9 @@ class _Watched:
         checked_at = monotonic()
         while not reader.is_over:
             taken = await reader.take(HEARTBEAT_SECONDS)
+            # A session that is over is over at once: what happens from then on is not for its browser.
+            if taken and self._caller.caller.session_id and not await self._is_known():
+                return
             for placed in taken:
                 yield _block(placed)
                 self._after = placed.position
@@ -199,7 +202,10 @@ class _Watched:
                     return
 
     async def _is_known(self) -> bool:
-        """Whether key and roles still stand: a caller that loses either loses the stream, too, by the next beat."""
+        """Whether key and roles still stand: a caller that loses either loses the stream, too, by the next beat.
+
+        A session is also checked before each delivery.
+        """
         caller, store = self._caller.caller, self._service.store
         # If nobody can tell, the next beat asks again; nothing new comes meanwhile.
         with contextlib.suppress(StoreDown, Overloaded):

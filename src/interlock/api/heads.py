@@ -41,7 +41,8 @@ def read_headers(pairs: Sequence[tuple[bytes, bytes]], bytes_max: int = HEADER_B
         if key in headers:
             if lower in _ONCE:
                 raise invalid(Fault(f"header/{key}", "appears twice; send it once"))
-            text = f"{headers[key]}, {text}"
+            # Over HTTP/2 a browser sends each of its cookies in a header of its own.
+            text = f"{headers[key]}{'; ' if key == 'cookie' else ', '}{text}"
         headers[key] = text
     if size > bytes_max:
         detail = f"the headers are larger than {bytes_max} bytes together; send fewer or shorter ones"

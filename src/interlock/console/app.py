@@ -20,7 +20,7 @@ from interlock.console.client import Api, OperationFacts, Refusal, Refused, Resp
 from interlock.console.oidc import Providers
 from interlock.console.pages import PAGES
 from interlock.console.route import PageRoute
-from interlock.console.visit import Assets, Fields, Visit, cookie_of
+from interlock.console.visit import Assets, Fields, TooManyFields, Visit, cookie_of
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import StoreUnavailable
 from interlock.kernel.storage import StoreDown
@@ -31,6 +31,7 @@ from interlock.service.logs import Log
 from interlock.service.router import MethodNotAllowed, NoRoute, Router
 from interlock.service.service import Service
 from interlock.wire.http import Headers, NotDecodable, Request, Response, is_page
+from interlock.wire.problem import Problem
 
 _PUBLIC_FORM_BYTES_MAX = 16 * 1024
 _FORM = "application/x-www-form-urlencoded"
@@ -51,6 +52,7 @@ _SAFE: Mapping[str, str] = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
+_FRONT = ("/", "/console", "/console/")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -76,33 +78,33 @@ class Console:
 
     async def respond(self, request: Request) -> Response:
         """Answer one request."""
-        begun, trace = perf_counter(), _Trace(request)
+        trace = _Trace(request)
         try:
             response = await self._answered(request, trace)
             self._away_since = None
         except Exception as error:  # noqa: BLE001 - the outermost edge: whatever it is, the browser gets a page
             response = self._failed(request, trace, error)
         response = _finished(request, response, trace.id)
-        self._log.request(
-            request_id=trace.id,
-            method=request.method,
-            route=trace.route,
-            status=response.status,
-            duration_ms=round((perf_counter() - begun) * 1000, 3),
-            tenant=trace.known.tenant if trace.known else None,
-            principal=trace.known.principal if trace.known else None,
-            client=request.client,
-        )
+        self._record(request, response, trace)
+        return response
+
+    def refuse(self, request: Request, error: Exception) -> Response:
+        """Answer a request that the server could not even read whole."""
+        trace = _Trace(request)
+        response = _finished(request, self._failed(request, trace, error), trace.id)
+        self._record(request, response, trace)
         return response
 
     async def _answered(self, request: Request, trace: _Trace) -> Response:
-        if request.method == "GET" and request.path.startswith("/console/static/"):
-            return self._file(request)
-        if request.path in ("/", "/console", "/console/"):
-            return _front(request)
+        is_reading = request.method in ("GET", "HEAD")
+        is_file = request.path.startswith("/console/static/")
+        if is_file or request.path in _FRONT:
+            if not is_reading:
+                raise MethodNotAllowed(request.method, "GET, HEAD")
+            return self._file(request) if is_file else _front(request)
         route, path = self._router.find(request.method, request.path)
         trace.route = route.path
-        if request.method not in ("GET", "HEAD"):
+        if not is_reading:
             _check_same_origin(request)
         token = cookie_of(request)
         trace.known = known = await self._known(token)
@@ -152,6 +154,8 @@ class Console:
         is_away = refusal.code in ("store_unavailable", "admission_unavailable", "outcome_unknown")
         if is_away and self._away_since is None:
             self._away_since = self._service.now()
+        if isinstance(error, TooManyFields):
+            request = msgspec.structs.replace(request, query="")
         visit = self._visit(request, {}, Fields(""), trace.known, "")
         if refusal.status == 401:
             return self._to_sign_in(request)
@@ -167,15 +171,30 @@ class Console:
             request_id=trace.id,
             away_since=self._away_since if is_away else None,
         )
-        if refusal.retry_after_ms is None:
-            return response
-        seconds = str(max(1, -(-refusal.retry_after_ms // 1000)))
-        return msgspec.structs.replace(response, headers=(*response.headers, ("retry-after", seconds)))
+        more: Headers = (("allow", error.allowed),) if isinstance(error, MethodNotAllowed) else ()
+        if refusal.retry_after_ms is not None:
+            more = (("retry-after", str(max(1, -(-refusal.retry_after_ms // 1000)))),)
+        return msgspec.structs.replace(response, headers=(*response.headers, *more))
+
+    def _record(self, request: Request, response: Response, trace: _Trace) -> None:
+        self._log.request(
+            request_id=trace.id,
+            method=request.method,
+            route=trace.route,
+            status=response.status,
+            duration_ms=round((perf_counter() - trace.begun) * 1000, 3),
+            tenant=trace.known.tenant if trace.known else None,
+            principal=trace.known.principal if trace.known else None,
+            client=request.client,
+        )
 
     def _refusal(self, request: Request, trace: _Trace, error: Exception) -> Refusal:
         match error:
             case Refused():
                 return error.refusal
+            case Exception(problem=Problem() as found):  # The body, or what the head says of it, is refused.
+                names = ("code", "title", "status", "detail")
+                return Refusal(**{name: getattr(found, name) for name in names}, fields=found.fields)
             case NoRoute() | NotDecodable():
                 return Refusal(
                     code="not_found", status=404, title="No such page", detail="There is no such page."
@@ -214,9 +233,10 @@ class Console:
 class _Trace:
     """What is known of a request so far, for the log."""
 
-    __slots__ = ("id", "known", "route")
+    __slots__ = ("begun", "id", "known", "route")
 
     def __init__(self, request: Request) -> None:
+        self.begun = perf_counter()
         sent = request.headers.get("x-request-id", "")
         self.id = sent if _REQUEST_ID.fullmatch(sent) else new_id("req")
         self.route = "none"
@@ -251,11 +271,8 @@ def _check_same_origin(request: Request) -> None:
     if site is not None:
         is_ours = site == "same-origin"
     else:
-        origin = urlsplit(request.headers.get("origin", ""))
-        is_ours = bool(origin.netloc) and (origin.scheme, origin.netloc) == (
-            request.scheme,
-            request.headers.get("host"),
-        )
+        host = request.headers.get("host")
+        is_ours = bool(host) and request.headers.get("origin") == f"{request.scheme}://{host}"
     if not is_ours:
         detail = "This came from another site, so nothing was done. Open the console itself and do it there."
         raise Refused(Refusal(code="cross_site", status=403, title="From another site", detail=detail))
@@ -273,8 +290,9 @@ async def _form(request: Request, *, is_public: bool) -> Fields:
     """What a form sent. A visitor who is not signed in may send no more than a sign-in needs."""
     if request.method in ("GET", "HEAD"):
         return Fields("")
-    announced = request.headers.get("content-length", "0")
-    if is_public and (not announced.isdigit() or int(announced) > _PUBLIC_FORM_BYTES_MAX):
+    # A length that is not told in advance is told as none, too.
+    announced = request.headers.get("content-length", "0" if request.read is None else "")
+    if is_public and (not announced.isdecimal() or int(announced) > _PUBLIC_FORM_BYTES_MAX):
         raise Refused(
             Refusal(code="too_large", status=413, title="Too large", detail="That is too large to sign in.")
         )
@@ -295,8 +313,10 @@ async def _form(request: Request, *, is_public: bool) -> Fields:
 
 def _page_before(request: Request) -> str:
     """The page from which a form was sent, to come back to after signing in."""
-    sent = urlsplit(request.headers.get("referer", ""))
-    path = sent.path.removeprefix(request.root)
+    try:
+        path = urlsplit(request.headers.get("referer", "")).path.removeprefix(request.root)
+    except ValueError:
+        path = ""
     return path if is_page(path) else "/console/inbox"
 
 

@@ -45,7 +45,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def approve(visit: Visit) -> Response:
-    body = {"reason": visit.form.one("reason"), "job_hash": visit.form.one("job_hash") or None}
+    body = {"reason": visit.form.one("reason"), "job_hash": visit.form.one("job_hash")}
     return await _done(visit, "approve_job", Review, body)
 
 
@@ -53,7 +53,7 @@ async def reject(visit: Visit) -> Response:
     reason = visit.form.one("reason")
     if not reason:
         return await _page(visit, notice=complaint("Rejecting needs a reason."))
-    body = {"reason": reason, "job_hash": visit.form.one("job_hash") or None}
+    body = {"reason": reason, "job_hash": visit.form.one("job_hash")}
     return await _done(visit, "reject_job", Review, body)
 
 
@@ -98,6 +98,8 @@ async def edit(visit: Visit) -> Response:
             + text.encode()
             + b',"reason":'
             + msgspec.json.encode(visit.form.one("reason"))
+            + b',"job_hash":'
+            + msgspec.json.encode(visit.form.one("job_hash"))
             + b"}"
         )
         response = await visit.api.ask("edit_job", Job, path=visit.path, body=body)
@@ -112,7 +114,7 @@ async def evidence(visit: Visit) -> Response:
     """One piece of evidence alone, in a sandbox: it can run nothing, and reach nothing."""
     request = await _request(visit)
     at = visit.path["index"]
-    if not at.isdigit() or int(at) >= len(request.evidence):
+    if at not in map(str, range(len(request.evidence))):
         detail = "This request has no such evidence."
         raise Refused(Refusal(code="not_found", status=404, title="No such evidence", detail=detail))
     response = visit.render("evidence.html", body=evidence_body(request.evidence[int(at)]))
@@ -198,9 +200,12 @@ async def _edit_page(
 ) -> Response:
     request = await _request(visit)
     now = pretty(request.payload)
+    # A text belongs to the version that it was written for, until what that has become meanwhile was shown.
+    is_compared = notice is not None and notice.refusal is not None and notice.refusal.code == "hash_mismatch"
     return await visit.page(
         "edit.html",
         request=request,
+        job_hash=request.job_hash if text is None or is_compared else visit.form.one("job_hash"),
         job=request.job,
         title=title_of(request.job),
         text=now if text is None else text,

@@ -22,11 +22,13 @@ async def decide(visit: Visit) -> Response:
     """Approve or reject every request that was selected, each as it was shown; one answer for each."""
     verb = "reject" if visit.form.one("decision") == "reject" else "approve"
     reason = visit.form.one("reason")
-    chosen = visit.form.all("job")[:_BATCH_MAX]
+    chosen = list(dict.fromkeys(visit.form.all("job")))
     if not chosen:
         return await _page(
             visit, status=400, complaint="Nothing is selected: tick a request, or press x on it."
         )
+    if len(chosen) > _BATCH_MAX:
+        return await _page(visit, status=413, complaint=f"Select at most {_BATCH_MAX}. Nothing was decided.")
     if verb == "reject" and not reason:
         return await _page(visit, status=400, complaint="Rejecting needs a reason: write one above the list.")
     answers = [
@@ -36,7 +38,7 @@ async def decide(visit: Visit) -> Response:
 
 
 async def _decided(visit: Visit, verb: str, job_id: str, job_hash: str, reason: str) -> dict[str, object]:
-    body = {"reason": reason, "job_hash": job_hash or None}
+    body = {"reason": reason, "job_hash": job_hash}
     try:
         review = await visit.api.ask(f"{verb}_job", Review, path={"job_id": job_id}, body=body)
     except Refused as refused:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from interlock.console.client import Refusal, Refused
 from interlock.console.route import PageRoute
 from interlock.console.visit import Notice, Visit, cookie_name, cookie_of
@@ -10,6 +12,8 @@ from interlock.service import sessions
 from interlock.wire.http import Response
 
 _DAY = 12 * 60 * 60
+# A segment that leads upwards, or nowhere: out of the console, or round in a circle.
+_DOTS = re.compile(r"/(?:\.|%2e){1,2}(?=[/?#]|$)", re.IGNORECASE)
 
 _NOT_KNOWN = (
     "This key is not known, or was revoked. Check that all of it was pasted, or ask an admin for another."
@@ -106,8 +110,10 @@ def check_attempts(visit: Visit, client: str | None) -> None:
 
 def local(path: str) -> str:
     """A page of ours to go to, and nothing else."""
-    is_ours = path.startswith("/console/") and "//" not in path and "\\" not in path and path.isprintable()
-    return path if is_ours and not path.startswith("/console/sign-") else "/console/inbox"
+    # As addresses are spelled: what a browser sent comes back as it was, and anything else is text of somebody's.
+    is_ours = path.startswith("/console/") and path.isascii() and path.isprintable()
+    is_plain = "//" not in path and "\\" not in path and not _DOTS.search(path)
+    return path if is_ours and is_plain and not path.startswith("/console/sign-") else "/console/inbox"
 
 
 PAGES = (

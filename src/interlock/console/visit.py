@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode
@@ -14,7 +13,7 @@ import msgspec
 
 from interlock.console import shown
 from interlock.console.attempts import Attempts
-from interlock.console.client import Api, OperationFacts, Refusal
+from interlock.console.client import Api, OperationFacts, Refusal, Refused
 from interlock.console.oidc import Providers
 from interlock.service.keyring import Known
 from interlock.service.service import Service
@@ -45,24 +44,29 @@ def cookie_name(request: Request) -> str:
 def cookie_of(request: Request, name: str = "") -> str:
     """The cookie that a browser sent, by default the session token, or nothing.
 
-    Two cookies of one name are as good as none.
+    Two cookies of one name are as good as none. What other applications of this host keep there does not matter.
     """
-    sent = request.headers.get("cookie", "")
-    name = name or cookie_name(request)
-    if sent.count(f"{name}=") > 1:
-        return ""
-    try:
-        morsel = SimpleCookie(sent).get(name)
-    except CookieError:
-        return ""
-    return morsel.value if morsel else ""
+    wanted = name or cookie_name(request)
+    sent = (pair.partition("=") for pair in request.headers.get("cookie", "").split(";"))
+    values = [value.strip() for found, _, value in sent if found.strip() == wanted]
+    return values[0] if len(values) == 1 else ""
+
+
+class TooManyFields(Refused):
+    """A query or a form with more fields than any page has."""
+
+    def __init__(self) -> None:
+        detail = f"This has more than {FORM_FIELDS_MAX} fields, so nothing was done. Send fewer."
+        super().__init__(Refusal(code="too_large", status=413, title="Too large", detail=detail))
 
 
 class Fields:
-    """What a query string or a form holds: names with one or several values."""
+    """What a query string or a form holds: names with one or several values; raises `TooManyFields`."""
 
     def __init__(self, text: str) -> None:
-        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX, errors="replace")
+        if text.count("&") >= FORM_FIELDS_MAX:
+            raise TooManyFields
+        pairs = parse_qsl(text, keep_blank_values=True, errors="replace")
         self._values: dict[str, list[str]] = {}
         for name, value in pairs:
             self._values.setdefault(name, []).append(value)

@@ -176,8 +176,11 @@ class RejectBody(Body, frozen=True, kw_only=True):
 
 
 class EditBody(Body, frozen=True, kw_only=True):
+    """With `job_hash`, it is a change of exactly that version: of one that was changed meanwhile it is refused."""
+
     payload: Spelled
     reason: GivenReason
+    job_hash: Hash | None = None
 
 
 class WithdrawBody(Body, frozen=True, kw_only=True):

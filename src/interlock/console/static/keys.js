@@ -28,13 +28,20 @@ function press(key) {
   if (target.matches("input")) { target.focus(); return true; }
   const needs = target.dataset.needs && document.getElementById(target.dataset.needs);
   if (needs && !needs.value.trim()) {
-    needs.placeholder = "why? Enter rejects";
-    needs.dataset.submits = key;
-    needs.focus();
+    ask(needs, key, "why? Enter rejects");
     return true;
   }
   target.click();
   return true;
+}
+
+// While a person answers, Enter in the field does what they were asked about; once they have left it, no longer.
+function ask(field, key, words) {
+  const before = field.placeholder;
+  field.placeholder = words;
+  field.dataset.submits = key;
+  field.focus();
+  field.addEventListener("blur", () => { delete field.dataset.submits; field.placeholder = before; }, { once: true });
 }
 
 function act(key) {
@@ -48,6 +55,9 @@ function act(key) {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  // What lies behind a dialog is not what a person looks at; a key that is held down is one press.
+  if (document.querySelector("dialog[open]") && event.key !== "?") return;
+  if (event.repeat && !"jk".includes(event.key)) return;
   const field = event.target.closest("input:not([type=checkbox]), textarea, select");
   if (event.key === "Escape") { field?.blur(); return; }
   if (field) {
@@ -66,9 +76,18 @@ document.addEventListener("click", (event) => {
   const needs = button && document.getElementById(button.dataset.needs);
   if (needs && !needs.value.trim()) {
     event.preventDefault();
-    needs.placeholder = "say why";
-    needs.dataset.submits = button.dataset.key;
     needs.setAttribute("aria-invalid", "true");
-    needs.focus();
+    ask(needs, button.dataset.key, "say why");
   }
+});
+
+// What changed under the eyes of a reader is not decided by a press that was meant for what it was.
+const SETTLES_MS = 1500;
+let changedAt = -SETTLES_MS;
+document.addEventListener("interlock:changed", () => { changedAt = performance.now(); });
+document.addEventListener("submit", (event) => {
+  if (event.target.id !== "decide" || performance.now() - changedAt > SETTLES_MS) return;
+  event.preventDefault();
+  const said = document.getElementById("outcome");
+  if (said) said.textContent = "This changed just now, so nothing was sent. Read it again, then decide.";
 });

@@ -75,7 +75,10 @@ function morph(old, fresh) {
   const now = document.getElementById(fresh.id);
   if (keep?.id) { const field = document.getElementById(keep.id); if (field) { field.value = keep.value; field.focus(); } }
   if (reason && now?.querySelector("#reason")) now.querySelector("#reason").value = reason;
-  if (before && now && before !== now.dataset.hash) now.classList.add("glow");
+  if (before && now && before !== now.dataset.hash) {
+    now.classList.add("glow");
+    document.dispatchEvent(new CustomEvent("interlock:changed"));
+  }
   document.dispatchEvent(new CustomEvent("interlock:morphed"));
 }
 

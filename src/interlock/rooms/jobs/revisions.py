@@ -27,6 +27,7 @@ from interlock.rooms.jobs.records import (
 from interlock.rooms.jobs.refusals import (
     AskedByWorkflow,
     EditedTooOften,
+    HashMismatch,
     JobExpired,
     NotActionable,
     SubmitterUnknown,
@@ -238,6 +239,7 @@ class EditJob(_AskAgain, frozen=True, kw_only=True):
 
     payload: msgspec.Raw
     reason: str
+    job_hash: str | None = None
 
     def _check_may(self, by: Principal, job: Job) -> None:
         """Submitters may change their own request. Only people may change the request of another principal."""
@@ -249,6 +251,8 @@ class EditJob(_AskAgain, frozen=True, kw_only=True):
         by, job = super().admitted(world)
         if job.is_question:
             raise AskedByWorkflow(job.id, job.state.value, job.run_id or "")
+        if self.job_hash is not None and self.job_hash != job.job_hash:
+            raise HashMismatch(job.id, job.state.value, job.job_hash, changes_since(job, self.job_hash))
         return by, job
 
     def _action(self, job: Job) -> Action:

@@ -234,9 +234,20 @@ def refresh(session: Session, job_id: str, *, key: str | None = None) -> Flow[Jo
     return (yield from change(session, path("approvals", job_id, "refresh"), Job, key=key))
 
 
-def edit(session: Session, job_id: str, payload: Any, *, reason: str, key: str | None = None) -> Flow[Job]:
-    """Change what is asked for: new hash, policy evaluated again, votes cleared, the old version kept."""
-    body = wire.EditBody(payload=payload, reason=reason)
+def edit(
+    session: Session,
+    job_id: str,
+    payload: Any,
+    *,
+    reason: str,
+    job_hash: str | None = None,
+    key: str | None = None,
+) -> Flow[Job]:
+    """Change what is asked for: new hash, policy evaluated again, votes cleared, the old version kept.
+
+    With the `job_hash` of the version that you changed, `Conflict` if it is not the stored one any more.
+    """
+    body = wire.EditBody(payload=payload, reason=reason, job_hash=job_hash)
     return (yield from change(session, path("approvals", job_id, "edit"), Job, body, key=key))
 
 
