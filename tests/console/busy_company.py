@@ -135,3 +135,42 @@ def busy_day(site: ConsoleSite) -> list[str]:
         "/console/effects/refund:4711",
         "/console/effects/payout:2026-11%2Facme",
     ]
+
+
+def long_history(site: ConsoleSite) -> list[str]:
+    """Something for every list there is; the addresses of every page that lists something, with their filters."""
+    pages = busy_day(site)
+    ann = site.client(site.ann)
+    ann.define_workflow("report", [{"id": "ask", "type": "approval"}])
+    run = site.client(site.payouts).start_run("report", input={"month": "2030-01"})
+    grant = call(site, site.ann, "POST", "grants", task="deploy", uses=5, expires_in="1h", reason="hotfix")
+    hook = call(site, site.ann, "POST", "webhooks", url="http://192.0.2.1/events")
+    waiting = site.submit().id
+    return [
+        *pages,
+        "/console/inbox",
+        "/console/inbox?show=all",
+        "/console/inbox?order=oldest&topic=finance.**",
+        f"/console/approvals/{waiting}",
+        f"/console/approvals/{waiting}/edit",
+        "/console/jobs?q=billing",
+        "/console/conflicts?state=open",
+        "/console/effects?state=AMBIGUOUS",
+        "/console/grants",
+        f"/console/grants/{grant['id']}",
+        "/console/runs",
+        "/console/runs?workflow=report",
+        f"/console/runs/report/{run.id}",
+        "/console/workflows",
+        "/console/policy",
+        "/console/audit",
+        "/console/audit?actor=billing-bot",
+        "/console/traffic",
+        "/console/deliveries",
+        f"/console/deliveries/{hook['id']}",
+        "/console/people",
+        "/console/people?tab=keys",
+        "/console/people?tab=sessions",
+        "/console/people/ann",
+        "/console/settings",
+    ]
