@@ -10,11 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pytest
 
 from interlock.console.pages import PAGES
 from interlock.store.sqlite.store import SqliteStore
-from tests.console.busy_company import long_history
+from tests.console.busy_company import DEAD_AT_ONCE, long_history
 from tests.harness.console_site import Company, ConsoleSite
 from tests.harness.full_store import multiply, pages_of
 
@@ -50,7 +49,7 @@ class CountingStore(SqliteStore):
 
 
 def test_what_a_page_reads_does_not_grow_with_history(company: Company, tmp_path: Path) -> None:
-    site = ConsoleSite(company, tmp_path)
+    site = ConsoleSite(company, tmp_path, env=DEAD_AT_ONCE)
     addresses = long_history(site.start())
     site.server.terminate()
     site.close()

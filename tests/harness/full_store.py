@@ -49,7 +49,7 @@ def multiply(path: Path, rows_at_least: int) -> dict[str, int]:
 
 
 def _copies(database: Database, table: str) -> str:
-    """The statement that copies every row so many times; what names it, in the columns and in the body, gets a number."""
+    """The statement that copies every row so many times, each time with a number at the end of its id."""
     given = {
         "id": "r.id || '-' || s.n",
         "body": "replace(r.body, '\"' || r.id || '\"', '\"' || r.id || '-' || s.n || '\"')",
