@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import httpx2
+
 from interlock import Interlock, InterlockError
 from tests.harness.console_site import ConsoleSite
 
@@ -156,15 +158,20 @@ def long_history(site: ConsoleSite) -> list[str]:
     ann.define_workflow("report", [{"id": "ask", "kind": "approval"}])
     run = site.client(site.payouts).start_run("report", input={"month": "2030-01"})
     grant = call(site, site.ann, "POST", "grants", task="deploy", uses=5, expires_in="1h", reason="hotfix")
+    call(site, site.payouts, "POST", "grants", "claim", task="deploy", execution_id="deploy-1")
+    form = {"api_key": site.bob}
+    assert (
+        httpx2.post(f"{site.url}/console/sign-in", data=form, headers={"origin": site.url}).status_code == 303
+    )
     hook = call(site, site.ann, "POST", "webhooks", url="http://127.0.0.1:9/events")
     waiting = site.submit().id
-    while not ann.call("GET", "webhooks", hook["id"], "dead")["items"]:
+    while not ann.call("GET", "webhooks", hook["id"], "dead-letters")["items"]:
         time.sleep(0.05)  # nobody listens there
     return [
         *pages,
         "/console/inbox",
         "/console/inbox?show=all",
-        "/console/inbox?order=oldest&topic=finance.**",
+        "/console/inbox?topic=finance.payment.execute",
         f"/console/approvals/{waiting}",
         f"/console/approvals/{waiting}/edit",
         "/console/jobs?q=billing",
@@ -174,7 +181,7 @@ def long_history(site: ConsoleSite) -> list[str]:
         f"/console/grants/{grant['id']}",
         "/console/runs",
         "/console/runs?workflow=report",
-        f"/console/runs/report/{run.id}",
+        f"/console/runs/{run.run_id}",
         "/console/workflows",
         "/console/policy",
         "/console/audit",

@@ -18,9 +18,9 @@ from interlock.wire.http import Request, Response
 
 # What lists show. Each row is copied, whatever state it is in.
 TABLES = (
-    "jobs", "audit_entries", "events", "principals", "api_keys", "sessions", "conflicts", "conflict_groups", "effects",
+    "jobs", "audit_entries", "events", "principals", "api_keys", "sessions", "conflicts", "effects",
     "grants", "grant_uses", "leases", "lease_checkpoints", "runs", "run_progress", "workflows", "targets",
-    "deliveries", "policy_snapshots", "discussions",
+    "deliveries", "policy_snapshots",
 )  # fmt: skip
 # The store gives these: the order in which rows came.
 _NUMBERS = {
