@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-
 from interlock.console.pages import PAGES
 from interlock.store.sqlite.store import SqliteStore
 from tests.console.busy_company import DEAD_AT_ONCE, long_history
@@ -18,7 +17,7 @@ from tests.harness.console_site import Company, ConsoleSite
 from tests.harness.full_store import multiply, pages_of
 
 # Both are more than any page shows or counts: a count ends at a thousand.
-FEW, MANY = 4_000, 12_000
+FEW, MANY = 8_000, 16_000
 # Not lists: signing in, the stream, and answers to forms, which show a page that is listed.
 _NO_LISTS = re.compile(
     r"/console/(sign-in.*|events|sessions/end|.*/evidence/.*|(people|deliveries)/{\w+}/\w+)"
@@ -88,7 +87,7 @@ def _reads(path: Path, key: str, addresses: list[str]) -> dict[str, Counter[str]
                 store.reads = Counter()
                 answer = await get(address)
                 assert answer.status == 200, address
-                found[address] = store.reads
+                found[address], store.reads = store.reads, Counter()
         return found
 
     with ThreadPoolExecutor(1) as pool:
