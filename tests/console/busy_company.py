@@ -148,6 +148,31 @@ DEAD_AT_ONCE = {
 }
 
 
+# Every list there is, and some with their filters.
+LISTS = (
+    "/console/inbox",
+    "/console/inbox?show=all",
+    "/console/inbox?topic=finance.payment.execute",
+    "/console/jobs?q=billing",
+    "/console/conflicts?state=open",
+    "/console/effects?state=AMBIGUOUS",
+    "/console/grants",
+    "/console/runs",
+    "/console/runs?workflow=report",
+    "/console/workflows",
+    "/console/policy",
+    "/console/audit",
+    "/console/audit?actor=billing-bot",
+    "/console/traffic",
+    "/console/deliveries",
+    "/console/people",
+    "/console/people?tab=keys",
+    "/console/people?tab=sessions",
+    "/console/people/ann",
+    "/console/settings",
+)
+
+
 def long_history(site: ConsoleSite) -> list[str]:
     """Something for every list there is; the addresses of every page that lists something.
 
@@ -169,29 +194,10 @@ def long_history(site: ConsoleSite) -> list[str]:
         time.sleep(0.05)  # nobody listens there
     return [
         *pages,
-        "/console/inbox",
-        "/console/inbox?show=all",
-        "/console/inbox?topic=finance.payment.execute",
+        *LISTS,
         f"/console/approvals/{waiting}",
         f"/console/approvals/{waiting}/edit",
-        "/console/jobs?q=billing",
-        "/console/conflicts?state=open",
-        "/console/effects?state=AMBIGUOUS",
-        "/console/grants",
         f"/console/grants/{grant['id']}",
-        "/console/runs",
-        "/console/runs?workflow=report",
         f"/console/runs/{run.run_id}",
-        "/console/workflows",
-        "/console/policy",
-        "/console/audit",
-        "/console/audit?actor=billing-bot",
-        "/console/traffic",
-        "/console/deliveries",
         f"/console/deliveries/{hook['id']}",
-        "/console/people",
-        "/console/people?tab=keys",
-        "/console/people?tab=sessions",
-        "/console/people/ann",
-        "/console/settings",
     ]
