@@ -5,7 +5,19 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-SECTIONS = ("beside", "kernel", "http", "work", "admission", "grants", "exec", "leases", "effects", "growth")
+SECTIONS = (
+    "beside",
+    "kernel",
+    "http",
+    "work",
+    "admission",
+    "grants",
+    "exec",
+    "leases",
+    "effects",
+    "growth",
+    "console",
+)
 
 
 def main() -> int:

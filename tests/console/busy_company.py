@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
+
+import httpx2
 
 from interlock import Interlock, InterlockError
 from tests.harness.console_site import ConsoleSite
@@ -134,4 +137,67 @@ def busy_day(site: ConsoleSite) -> list[str]:
         "/console/effects",
         "/console/effects/refund:4711",
         "/console/effects/payout:2026-11%2Facme",
+    ]
+
+
+# With these, what cannot be delivered is a dead letter at once.
+DEAD_AT_ONCE = {
+    "INTERLOCK_WEBHOOK_ALLOW_PRIVATE": "127.0.0.0/8",
+    "INTERLOCK_WEBHOOK_ATTEMPTS_MAX": "1",
+    "INTERLOCK_WEBHOOK_RETRY_BASE_SECONDS": "0.1",
+}
+
+
+# Every list there is, and some with their filters.
+LISTS = (
+    "/console/inbox",
+    "/console/inbox?show=all",
+    "/console/inbox?topic=finance.payment.execute",
+    "/console/jobs?q=billing",
+    "/console/conflicts?state=open",
+    "/console/effects?state=AMBIGUOUS",
+    "/console/grants",
+    "/console/runs",
+    "/console/runs?workflow=report",
+    "/console/workflows",
+    "/console/policy",
+    "/console/audit",
+    "/console/audit?actor=billing-bot",
+    "/console/traffic",
+    "/console/deliveries",
+    "/console/people",
+    "/console/people?tab=keys",
+    "/console/people?tab=sessions",
+    "/console/people/ann",
+    "/console/settings",
+)
+
+
+def long_history(site: ConsoleSite) -> list[str]:
+    """Something for every list there is; the addresses of every page that lists something.
+
+    The site is started with `DEAD_AT_ONCE`.
+    """
+    pages = busy_day(site)
+    ann = site.client(site.ann)
+    ann.define_workflow("report", [{"id": "ask", "kind": "approval"}])
+    run = site.client(site.payouts).start_run("report", input={"month": "2030-01"})
+    grant = call(site, site.ann, "POST", "grants", task="deploy", uses=5, expires_in="1h", reason="hotfix")
+    call(site, site.payouts, "POST", "grants", "claim", task="deploy", execution_id="deploy-1")
+    form = {"api_key": site.bob}
+    assert (
+        httpx2.post(f"{site.url}/console/sign-in", data=form, headers={"origin": site.url}).status_code == 303
+    )
+    hook = call(site, site.ann, "POST", "webhooks", url="http://127.0.0.1:9/events")
+    waiting = site.submit().id
+    while not ann.call("GET", "webhooks", hook["id"], "dead-letters")["items"]:
+        time.sleep(0.05)  # nobody listens there
+    return [
+        *pages,
+        *LISTS,
+        f"/console/approvals/{waiting}",
+        f"/console/approvals/{waiting}/edit",
+        f"/console/grants/{grant['id']}",
+        f"/console/runs/{run.run_id}",
+        f"/console/deliveries/{hook['id']}",
     ]

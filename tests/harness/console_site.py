@@ -62,13 +62,13 @@ class Company:
     keys: dict[str, Key]
 
 
-def found_company(path: Path) -> Company:
-    """Make the file: once, because a copy is quicker than five keys and a policy."""
+def found_company(path: Path, store: str = "") -> Company:
+    """Make the file: once, because a copy is quicker than five keys and a policy. Or fill `store` in its place."""
 
     async def fill() -> dict[str, Key]:
         policy = path.with_suffix(".yaml")
         policy.write_text(POLICY)
-        settings = settings_from({}, store=f"sqlite:///{path}")
+        settings = settings_from({}, store=store or f"sqlite:///{path}")
         async with open_service(settings, sweeping=False) as service:
             await activate_policy_file(service, policy)
             made = [
@@ -96,13 +96,14 @@ class ConsoleSite:
     """`interlock serve` on a copy of the company's store. `start()` before use, `close()` after.
 
     `ann` reviews, is in finance and is an admin; `bob` reviews and is in finance; `mia` reviews, and owns the agent
-    `billing_bot`, which submits; `payouts` is the worker.
+    `billing_bot`, which submits; `payouts` is the worker. With a `store`, which has the company in it, no copy is made.
     """
 
-    def __init__(self, company: Company, folder: Path, **options: Any) -> None:
-        for file in company.path.parent.glob(f"{company.path.name}*"):
-            shutil.copy(file, folder / file.name)
-        self.server = InterlockServer(f"sqlite:///{folder / company.path.name}", **options)
+    def __init__(self, company: Company, folder: Path, *, store: str = "", **options: Any) -> None:
+        if not store:
+            for file in company.path.parent.glob(f"{company.path.name}*"):
+                shutil.copy(file, folder / file.name)
+        self.server = InterlockServer(store or f"sqlite:///{folder / company.path.name}", **options)
         self.url = self.server.url
         self.ann, self.bob, self.mia, self.billing_bot, self.payouts = (
             company.keys[member.name].key for member in MEMBERS

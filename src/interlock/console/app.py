@@ -22,7 +22,7 @@ from interlock.console.pages import PAGES
 from interlock.console.route import PageRoute
 from interlock.console.visit import Assets, Fields, TooManyFields, Visit, cookie_of
 from interlock.kernel.ids import new_id
-from interlock.kernel.refusal import StoreUnavailable
+from interlock.kernel.refusal import CommandFailed, Fault, LockBusy, OutcomeUnknown, Overloaded
 from interlock.kernel.storage import StoreDown
 from interlock.rooms.identity.refusals import Unauthenticated
 from interlock.service import sessions
@@ -53,6 +53,10 @@ _SAFE: Mapping[str, str] = {
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 _FRONT = ("/", "/console", "/console/")
+_HALF_DONE = (
+    "The store went away in the middle: some of what you asked for was done, or may have been. "
+    "Look at it again when the store answers, before you repeat it."
+)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -81,7 +85,8 @@ class Console:
         trace = _Trace(request)
         try:
             response = await self._answered(request, trace)
-            self._away_since = None
+            if trace.known is not None:  # who it is was read from the store
+                self._away_since = None
         except Exception as error:  # noqa: BLE001 - the outermost edge: whatever it is, the browser gets a page
             response = self._failed(request, trace, error)
         response = _finished(request, response, trace.id)
@@ -112,6 +117,7 @@ class Console:
             return self._to_sign_in(request)
         form = await _form(request, is_public=known is None)
         visit = self._visit(request, path, form, known, token if known else "")
+        trace.api = visit.api
         _check_allowed(visit, route)
         await visit.note_position()  # before the page reads anything: what happens from now on is news to it
         return await route.answer(visit)
@@ -156,6 +162,8 @@ class Console:
             self._away_since = self._service.now()
         if isinstance(error, TooManyFields):
             request = msgspec.structs.replace(request, query="")
+        if is_away and trace.api is not None and trace.api.has_changed:
+            refusal = msgspec.structs.replace(refusal, detail=_HALF_DONE)
         visit = self._visit(request, {}, Fields(""), trace.known, "")
         if refusal.status == 401:
             return self._to_sign_in(request)
@@ -201,15 +209,8 @@ class Console:
                 )
             case MethodNotAllowed():
                 return Refusal(code="method_not_allowed", status=405, title="Not possible", detail=str(error))
-            case StoreUnavailable() | StoreDown():
-                return Refusal(
-                    code="store_unavailable",
-                    status=503,
-                    title="The store is away",
-                    detail="Nothing was changed. This page works again when the store answers.",
-                    retryable=True,
-                    retry_after_ms=1000,
-                )
+            case Fault() | StoreDown() if not isinstance(error, CommandFailed):
+                return _fault(error)
             case _:
                 self._log.fault(error, request=request, request_id=trace.id, route=trace.route)
                 detail = "Something unexpected broke on our side; quote the request id when you report it."
@@ -233,7 +234,7 @@ class Console:
 class _Trace:
     """What is known of a request so far, for the log."""
 
-    __slots__ = ("begun", "id", "known", "route")
+    __slots__ = ("api", "begun", "id", "known", "route")
 
     def __init__(self, request: Request) -> None:
         self.begun = perf_counter()
@@ -241,6 +242,27 @@ class _Trace:
         self.id = sent if _REQUEST_ID.fullmatch(sent) else new_id("req")
         self.route = "none"
         self.known: Known | None = None
+        self.api: Api | None = None
+
+
+def _fault(error: Fault | StoreDown) -> Refusal:
+    """What a page says when signing in or out, or finding out who asks, met a fault."""
+    match error:
+        case OutcomeUnknown():
+            code, title, detail = "outcome_unknown", "The store is away", _HALF_DONE
+        case Overloaded():
+            code, title, detail = (
+                "overloaded",
+                "Too much at once",
+                "Nothing was changed. Try again in a moment.",
+            )
+        case LockBusy():
+            code, title, detail = "lock_busy", "Busy", "Nothing was changed. Try again in a moment."
+        case _:
+            code, title = "store_unavailable", "The store is away"
+            detail = "Nothing was changed. This page works again when the store answers."
+    wait_ms = max(1, round(error.retry_after_seconds * 1000))
+    return Refusal(code=code, status=503, title=title, detail=detail, retryable=True, retry_after_ms=wait_ms)
 
 
 def _front(request: Request) -> Response:

@@ -46,7 +46,10 @@ class Refused(Exception):
 
 
 class Api:
-    """The operations, for one request of one browser."""
+    """The operations, for one request of one browser.
+
+    `has_changed` says that one of them changed something, or may have.
+    """
 
     def __init__(
         self, respond: Respond, operations: Mapping[str, OperationFacts], *, token: str, request: Request
@@ -55,6 +58,7 @@ class Api:
         self._operations = operations
         self._token = token
         self._request = request
+        self.has_changed = False
 
     async def ask(
         self,
@@ -96,7 +100,7 @@ class Api:
         if body is not None:
             sent["content-type"] = content_type
             data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        return await self._respond(
+        response = await self._respond(
             Request(
                 method=facts.method,
                 path=_filled(facts.path, path or {}),
@@ -111,6 +115,11 @@ class Api:
                 made_via=VIA,
             )
         )
+        if facts.method != "GET" and (
+            response.status < 400 or read_refusal(response).code == "outcome_unknown"
+        ):
+            self.has_changed = True
+        return response
 
 
 def read_refusal(response: Response) -> Refusal:

@@ -9,7 +9,11 @@ import msgspec
 from interlock.console.client import Refused, read_refusal
 from interlock.console.route import PageRoute
 from interlock.console.visit import Visit
+from interlock.service.event_feed import EventFeed
 from interlock.wire.http import Response
+
+# Pages that hear it fetch themselves again: while the store is away that fails, and they say so.
+_LOOK_AGAIN = b"data: {}\n\n"
 
 
 async def events(visit: Visit) -> Response:
@@ -21,12 +25,17 @@ async def events(visit: Visit) -> Response:
     )
     if response.status >= 400 or response.stream is None:
         raise Refused(read_refusal(response))
-    return msgspec.structs.replace(response, stream=_unnamed(response.stream))
+    return msgspec.structs.replace(response, stream=_unnamed(response.stream, visit.service.feed))
 
 
-async def _unnamed(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _unnamed(stream: AsyncIterator[bytes], feed: EventFeed) -> AsyncIterator[bytes]:
+    """The blocks without their names, and a block without a type when the store goes away or comes back."""
+    was_cut_off = feed.is_cut_off
     async for block in stream:
         yield b"\n".join(line for line in block.split(b"\n") if not line.startswith(b"event:"))
+        if feed.is_cut_off != was_cut_off:
+            was_cut_off = feed.is_cut_off
+            yield _LOOK_AGAIN
 
 
 PAGES = (PageRoute(path="/console/events", operation="stream_events", answer=events),)

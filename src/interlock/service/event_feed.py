@@ -62,6 +62,10 @@ class Reader:
             self._buffer.append(placed)
         self._arrived.set()
 
+    def nudge(self) -> None:
+        """Have the reader look up, with or without events."""
+        self._arrived.set()
+
     def end(self) -> None:
         """The server stops; return with the events that are there."""
         self.is_over = True
@@ -95,6 +99,7 @@ class EventFeed:
         self._is_closed = False
         self.is_relayed: Callable[[], bool] = lambda: False
         self.position = 0
+        self.is_cut_off = False
         self._sequenced = registry.counter(
             "interlock_events_sequenced_total", "Events that this server gave their position."
         )
@@ -157,8 +162,10 @@ class EventFeed:
             while True:
                 try:
                     pause = await self.read_once()
+                    self._tell_cut_off(is_cut_off=False)
                 except (StoreDown, LockBusy, Overloaded) as down:
                     log.debug("events wait for the store: %s", down)
+                    self._tell_cut_off(is_cut_off=isinstance(down, StoreDown))
                     pause = _OUTAGE_SECONDS
                 except Exception:
                     log.exception("reading events broke; trying again in %.1f s", _OUTAGE_SECONDS)
@@ -167,6 +174,13 @@ class EventFeed:
                     await heard.wait(pause)
                 else:
                     await self._rest(pause)
+
+    def _tell_cut_off(self, *, is_cut_off: bool) -> None:
+        """Note whether the store is away, and have the readers look up if that is new."""
+        if is_cut_off != self.is_cut_off:
+            self.is_cut_off = is_cut_off
+            for reader in self._every_reader():
+                reader.nudge()
 
     async def _rest(self, seconds: float) -> None:
         """Let committed events gather, unless a reader comes."""

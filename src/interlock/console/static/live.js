@@ -36,8 +36,12 @@ function happened(event) {
   for (const element of document.querySelectorAll("[data-refresh]")) {
     if (concerns(element, event)) stale.add(element.id);
   }
-  if (stale.size && !timer) timer = setTimeout(refresh, WAIT_MS);
+  // News of everything is fetched also by a page with no part to renew: it learns whether the store answers.
+  if ((stale.size || event === null) && !timer) timer = setTimeout(refresh, WAIT_MS);
 }
+
+// Whether the store answers is said also while updates are paused.
+function again() { if (paused) refresh(); else happened(null); }
 
 async function refresh() {
   timer = 0;
@@ -49,8 +53,9 @@ async function refresh() {
     response = await fetch(here.replace(/([?&])outcome=[^&]*&?/, "$1").replace(/[?&]$/, ""), { headers: { "HX-Request": "true", Accept: "text/html" } });
   } catch { return gone("The server does not answer."); }
   if (response.status === 401) { location.assign(response.headers.get("HX-Redirect") || location.href); return; }
-  if (response.status >= 500) return gone("The store does not answer.");
+  if (response.status >= 500) return gone(response.status === 503 ? "The store does not answer." : "The server does not answer.");
   back();
+  if (paused) { missed = true; return; }
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   document.body.dataset.waiting = page.body.dataset.waiting ?? "0";
   count();
@@ -125,7 +130,7 @@ function gone(text) {
   awaySince ??= new Date();
   away.textContent = `${text} Since ${awaySince.toLocaleTimeString()}. What is on this page stays; it goes on by itself.`;
   away.hidden = false;
-  retry ||= setTimeout(() => { retry = 0; happened(null); }, 2000);
+  retry ||= setTimeout(() => { retry = 0; again(); }, 2000);
 }
 function back() { awaySince = null; away.hidden = true; }
 
@@ -162,7 +167,7 @@ function heard(event, id) {
 
 channel.onmessage = ({ data }) => {
   if (data.kind === "event") heard(data.event, data.id);
-  if (data.kind === "again") happened(null);
+  if (data.kind === "again") again();
   // A tab that was just opened asks for what happened since its page was made; the tab with the stream knows.
   if (data.kind === "since" && document.documentElement.dataset.leads !== undefined) {
     for (const each of kept) if (Number(each.id) > Number(data.after)) channel.postMessage({ kind: "event", ...each });
@@ -175,8 +180,8 @@ function connect() {
   source.onopen = () => { live.hidden = false; if (awaySince) happened(null); };
   source.onmessage = ({ data, lastEventId }) => {
     const event = JSON.parse(data);
-    // Without a type it is word of a gap: whatever was missed is on the pages once they are fetched again.
-    if (!event.type) { happened(null); channel.postMessage({ kind: "again" }); return; }
+    // Without a type it is word of a gap, or of the store: whatever was missed is on the pages once they are fetched again.
+    if (!event.type) { again(); channel.postMessage({ kind: "again" }); return; }
     kept.push({ event, id: lastEventId });
     if (kept.length > KEPT_MAX) kept.shift();
     channel.postMessage({ kind: "event", event, id: lastEventId });
