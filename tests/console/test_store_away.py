@@ -86,7 +86,7 @@ def test_every_page_answers_503_and_says_since_when(
         gets = sorted({page.path for page in PAGES if page.method == "GET"} - _PUBLIC)
         for path in [*map(_filled, gets), "/console/sign-in"]:
             _check_away(browser.get(path), path)
-        assert "The store has been away since" in browser.get("/console/jobs").text
+        assert "The store has been unreachable since" in browser.get("/console/jobs").text
         static = re.search(r'/console/static/[^"]+', browser.get("/console/jobs").text)
         since = _since(browser.get("/console/jobs").text)
         assert static, "the page of an outage has its looks"
@@ -113,7 +113,7 @@ def test_a_form_without_scripts_is_answered_with_a_page_and_decides_nothing(
         page.get_by_role("button", name="Approve", exact=True).first.click()
     assert answered.value.status == 503
     assert int(answered.value.headers["retry-after"]) >= 1
-    expect(page.get_by_role("alert").first).to_contain_text("The store has been away since")
+    expect(page.get_by_role("alert").first).to_contain_text("The store has been unreachable since")
     private_postgres.start()
     site.server.wait_until_ready()
     assert site.client(site.ann).job(job.id).state == "APPROVAL"
@@ -134,7 +134,7 @@ def _check_away(answer: httpx2.Response, what: str) -> None:
     assert answer.status_code == 503, (what, answer.status_code, answer.headers.get("location"))
     assert int(answer.headers["retry-after"]) >= 1, what
     assert 'role="alert"' in answer.text, what
-    assert "The store has been away since" in answer.text, what
+    assert "The store has been unreachable since" in answer.text, what
 
 
 def _since(text: str) -> str:

@@ -53,7 +53,7 @@ def test_one_is_blocking_and_the_other_is_awaited(name: str) -> None:
 
 def test_a_method_shows_its_own_signature() -> None:
     shown = inspect.signature(Interlock.jobs)
-    assert list(shown.parameters) == ["self", "state", "topic", "limit", "cursor"]
+    assert list(shown.parameters) == ["self", "state", "topic", "q", "limit", "cursor"]
     assert shown.return_annotation == "Page[Job]"
 
 

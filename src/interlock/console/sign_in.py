@@ -110,7 +110,7 @@ def check_attempts(visit: Visit, client: str | None) -> None:
 
 def local(path: str) -> str:
     """A page of ours to go to, and nothing else."""
-    # As addresses are spelled: what a browser sent comes back as it was, and anything else is text of somebody's.
+    # Addresses are plain ASCII, as browsers spell them; anything else did not come from a page of ours.
     is_ours = path.startswith("/console/") and path.isascii() and path.isprintable()
     is_plain = "//" not in path and "\\" not in path and not _DOTS.search(path)
     return path if is_ours and is_plain and not path.startswith("/console/sign-") else "/console/inbox"
