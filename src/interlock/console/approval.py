@@ -41,8 +41,7 @@ _OUTCOMES = {
 
 
 async def show(visit: Visit) -> Response:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
-    return await _page(visit, notice=Notice(text=text) if text else None)
+    return await _page(visit)
 
 
 async def approve(visit: Visit) -> Response:
@@ -148,6 +147,7 @@ async def _done(
 
 async def _page(visit: Visit, *, status: int = 200, notice: Notice | None = None) -> Response:
     request = await _request(visit)
+    notice = notice or _outcome(visit, request)
     history = await visit.api.ask("job_history", Page[AuditEntry], path=visit.path, query={"limit": 200})
     target = await _target(visit, request.job)
     before, after, place = await _neighbours(visit, request.job_id)
@@ -167,6 +167,23 @@ async def _page(visit: Visit, *, status: int = 200, notice: Notice | None = None
         after=after,
         place=place,
     )
+
+
+def _outcome(visit: Visit, request: ApprovalRequest) -> Notice | None:
+    """What the person did just now, if the request bears it out: an address can claim anything."""
+    me, outcome = visit.known.principal if visit.known else "", visit.outcome
+    has_voted = any(vote.principal == me for vote in request.votes)
+    is_decider = request.approval.decided_by == me
+    is_so = {
+        "approved": request.state == "approved" and is_decider,
+        "already_approved": request.state == "approved",
+        "vote_recorded": has_voted,
+        "rejected": request.state == "rejected" and is_decider,
+        "already_rejected": request.state == "rejected",
+        "withdrawn": not has_voted,
+    }
+    text = _OUTCOMES.get(outcome) if is_so.get(outcome, True) else None
+    return Notice(text=text) if text else None
 
 
 async def _request(visit: Visit) -> ApprovalRequest:

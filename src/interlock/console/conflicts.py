@@ -68,7 +68,7 @@ async def show_list(visit: Visit) -> Response:
 
 
 async def show(visit: Visit) -> Response:
-    is_done = visit.query.one("outcome") == "resolved"
+    is_done = visit.outcome == "resolved"
     return await _page(visit, notice=Notice(text="You settled it.") if is_done else None)
 
 

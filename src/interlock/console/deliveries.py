@@ -134,7 +134,7 @@ async def _one(
 
 
 def _outcome(visit: Visit) -> Notice | None:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
+    text = _OUTCOMES.get(visit.outcome)
     return Notice(text=text) if text else None
 
 

@@ -69,7 +69,7 @@ async def _some(visit: Visit, state: str | None, cursor: str | None) -> Page[Eff
 
 
 async def show(visit: Visit) -> Response:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
+    text = _OUTCOMES.get(visit.outcome)
     return await _page(visit, notice=Notice(text=text) if text else None)
 
 

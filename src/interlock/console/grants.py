@@ -53,7 +53,7 @@ async def issue(visit: Visit) -> Response:
 
 
 async def show_one(visit: Visit) -> Response:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
+    text = _OUTCOMES.get(visit.outcome)
     return await _one(visit, notice=Notice(text=text) if text else None)
 
 

@@ -94,7 +94,7 @@ async def _list_page(
 
 
 async def show(visit: Visit) -> Response:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
+    text = _OUTCOMES.get(visit.outcome)
     return await _page(visit, notice=Notice(text=text) if text else None)
 
 

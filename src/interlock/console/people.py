@@ -231,7 +231,7 @@ def _browser(agent: str) -> str:
 
 
 def _outcome(visit: Visit) -> Notice | None:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
+    text = _OUTCOMES.get(visit.outcome)
     return Notice(text=text) if text else None
 
 

@@ -46,7 +46,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def show(visit: Visit) -> Response:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
+    text = _OUTCOMES.get(visit.outcome)
     notice = Notice(text=text) if text else None
     tab = visit.query.one("tab")
     if tab == "snapshots":

@@ -59,7 +59,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def show_one(visit: Visit) -> Response:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
+    text = _OUTCOMES.get(visit.outcome)
     return await _one(visit, notice=Notice(text=text) if text else None)
 
 

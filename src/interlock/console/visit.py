@@ -133,6 +133,12 @@ class Visit:
         return self.request.path + (f"?{self.request.query}" if self.request.query else "")
 
     @property
+    def outcome(self) -> str:
+        """What a form did, in the address of the page that came after it; of an address from elsewhere, nothing."""
+        is_from_here = self.request.headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        return self.query.one("outcome") if is_from_here else ""
+
+    @property
     def is_partial(self) -> bool:
         """Whether a page that is open asks for a part of itself."""
         return self.request.headers.get("hx-request") == "true"

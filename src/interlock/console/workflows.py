@@ -21,7 +21,7 @@ _OUTCOMES = {
 
 
 async def show(visit: Visit) -> Response:
-    text = _OUTCOMES.get(visit.query.one("outcome"))
+    text = _OUTCOMES.get(visit.outcome)
     notice = Notice(text=text) if text else None
     return await (_limits if visit.query.one("tab") == "limits" else _workflows)(visit, notice=notice)
 
