@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
-from tests.console.busy_company import busy_day
+from tests.console.busy_company import busy_day, call, lease
 from tests.harness.browser import audit_accessibility
 from tests.harness.console_site import ConsoleSite
 
@@ -28,6 +28,26 @@ def test_nothing_is_wider_than_a_phone(console: ConsoleSite, phone_page: Page) -
         phone_page.goto(console.url + address)
         expect(phone_page.get_by_role("heading", level=1)).to_be_visible()
         assert phone_page.evaluate(_OVERFLOW) == 0, address
+
+
+def test_names_without_a_space_are_not_wider_than_a_phone(console: ConsoleSite, phone_page: Page) -> None:
+    long, page = "W" * 180, phone_page
+    target = {"key": f"t:{long}", "version": "v" * 100}
+    evidence = [{"kind": "text", "title": long, "content": long, "url": f"https://example.com/{long}"}]
+    payload = {"amount_cents": 25_000, "currency": "EUR", "to": long, long: {long: long}}
+    job = console.submit(payload=payload, target=target, evidence=evidence)
+    call(console, console.ann, "POST", "approvals", job.id, "comment", text=long)
+    held = lease(console, console.payouts, f"r:{long}", purpose=long)
+    hook = call(console, console.ann, "POST", "webhooks", url=f"https://example.com/{long}")
+    call(console, console.ann, "POST", "principals", "n" * 100, "keys", kind="person", roles=["review"])
+    console.sign_in(page, console.ann)
+    one = f"approvals/{job.id}"
+    pages = (one, f"{one}/edit", f"{one}/evidence/0", f"jobs/{job.id}", f"board/{held['lease_id']}", "audit")
+    for address in (*pages, f"deliveries/{hook['id']}", f"people/{'n' * 100}"):
+        page.goto(f"{console.url}/console/{address}")
+        for folded in page.locator("main details").all():
+            folded.evaluate("details => { details.open = true }")
+        assert page.evaluate(_OVERFLOW) == 0, address
 
 
 def test_rows_are_walked_and_opened_with_keys(console: ConsoleSite, page: Page) -> None:

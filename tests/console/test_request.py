@@ -213,3 +213,24 @@ def test_an_expired_request_says_so_under_an_open_page(console: ConsoleSite, pag
         time.sleep(0.2)
     expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
     expect(page.get_by_text(re.compile("Expired|expired")).first).to_be_visible()
+
+
+def test_an_address_cannot_claim_a_decision_that_was_not_made(console: ConsoleSite, page: Page) -> None:
+    job = console.submit()
+    opened(console, page, console.ann, job.id)
+    for outcome in ("approved", "already_approved", "vote_recorded", "rejected", "already_rejected"):
+        page.evaluate("to => location.assign(to)", f"/console/approvals/{job.id}?outcome={outcome}")
+        page.wait_for_url(f"**outcome={outcome}")
+        expect(page.get_by_role("status").first).to_be_empty()
+    page.goto(f"{console.url}/console/people/bob?outcome=revoked")
+    expect(page.get_by_role("status").first).to_be_empty()
+
+
+def test_a_request_that_drifted_has_one_button_to_refresh_it(console: ConsoleSite, page: Page) -> None:
+    job = console.submit(target={"key": "invoice:18", "version": "1"})
+    opened(console, page, console.ann, job.id)
+    expect(page.get_by_role("button", name="Refresh")).to_have_count(1)
+    console.client(console.payouts).touch("invoice:18", "2")
+    expect(page.get_by_role("alert").filter(has_text="The target moved")).to_be_visible()
+    page.get_by_role("button", name="Refresh").click()
+    expect(page.get_by_role("status").first).to_contain_text("stands on the current policy")

@@ -22,6 +22,8 @@ from interlock.wire.pages import Page
 from interlock.wire.policy import Evaluation
 from interlock.wire.shared import TargetState
 
+# How far into the inbox a request looks for the one before and the one after it.
+_NEIGHBOURS = 50
 _EVIDENCE_POLICY = (
     "sandbox; default-src 'none'; img-src 'self' data:; style-src 'self'; frame-ancestors 'self'"
 )
@@ -41,7 +43,7 @@ _OUTCOMES = {
 
 
 async def show(visit: Visit) -> Response:
-    return await _page(visit, notice=visit.outcome(_OUTCOMES))
+    return await _page(visit)
 
 
 async def approve(visit: Visit) -> Response:
@@ -142,6 +144,7 @@ async def _done(
 
 async def _page(visit: Visit, *, notice: Notice | None = None) -> Response:
     request = await _request(visit)
+    notice = notice or _outcome(visit, request)
     history = await visit.api.ask("job_history", Page[AuditEntry], path=visit.path, query={"limit": 200})
     target = await _target(visit, request.job)
     before, after, place = await _neighbours(visit, request.job_id)
@@ -160,6 +163,22 @@ async def _page(visit: Visit, *, notice: Notice | None = None) -> Response:
         after=after,
         place=place,
     )
+
+
+def _outcome(visit: Visit, request: ApprovalRequest) -> Notice | None:
+    """What the person did just now, if the request bears it out: an address can claim anything."""
+    me, outcome = visit.known.principal if visit.known else "", visit.query.one("outcome")
+    has_voted = any(vote.principal == me for vote in request.votes)
+    is_decider = request.approval.decided_by == me
+    is_so = {
+        "approved": request.state == "approved" and is_decider,
+        "already_approved": request.state == "approved",
+        "vote_recorded": has_voted,
+        "rejected": request.state == "rejected" and is_decider,
+        "already_rejected": request.state == "rejected",
+        "withdrawn": not has_voted,
+    }
+    return visit.outcome(_OUTCOMES) if is_so.get(outcome, True) else None
 
 
 async def _request(visit: Visit) -> ApprovalRequest:
@@ -181,14 +200,15 @@ async def _neighbours(visit: Visit, job_id: str) -> tuple[str | None, str | None
     """The requests before and after this one in the inbox."""
     if not visit.may("list_inbox"):
         return None, None, ""
-    found = await visit.api.ask("list_inbox", Inbox, query={"limit": 200})
+    found = await visit.api.ask("list_inbox", Inbox, query={"limit": _NEIGHBOURS})
     ids = [item.job_id for item in found.items]
+    more = "+" if found.next_cursor else ""
     if job_id not in ids:
-        return None, ids[0] if ids else None, f"{len(ids)} wait for you" if ids else ""
+        return None, ids[0] if ids else None, f"{len(ids)}{more} wait for you" if ids else ""
     at = ids.index(job_id)
     before = ids[at - 1] if at else None
     after = ids[at + 1] if at + 1 < len(ids) else None
-    return before, after, f"{at + 1} of {len(ids)} that wait for you"
+    return before, after, f"{at + 1} of {len(ids)}{more} that wait for you"
 
 
 async def _edit_page(

@@ -65,8 +65,7 @@ async def show_list(visit: Visit) -> Response:
 
 
 async def show(visit: Visit) -> Response:
-    is_done = visit.query.one("outcome") == "resolved"
-    return await _page(visit, notice=Notice(text="You settled it.") if is_done else None)
+    return await _page(visit, notice=visit.outcome({"resolved": "You settled it."}))
 
 
 async def resolve(visit: Visit) -> Response:

@@ -153,8 +153,12 @@ class Visit:
         return {"limit": ROWS, "cursor": self.query.one("cursor") or None}
 
     def outcome(self, texts: Mapping[str, str]) -> Notice | None:
-        """What a page says after a form was carried out and the browser was sent back to the page."""
-        text = texts.get(self.query.one("outcome"))
+        """What a page says after a form was carried out and the browser was sent back to the page.
+
+        It is in the address. An address that another site made says nothing.
+        """
+        is_from_here = self.request.headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        text = texts.get(self.query.one("outcome")) if is_from_here else None
         return Notice(text=text) if text else None
 
     def may(self, operation_id: str) -> bool:
