@@ -43,14 +43,25 @@ function happened(event) {
 // Whether the store answers is said also while updates are paused.
 function again() { if (paused) refresh(); else happened(null); }
 
+// One at a time: an answer that was made earlier must not come last.
+let asking = false;
 async function refresh() {
   timer = 0;
+  if (asking) return;
+  asking = true;
+  try { await fetchAgain(); } finally {
+    asking = false;
+    if (stale.size && !timer) timer = setTimeout(refresh, WAIT_MS);
+  }
+}
+
+async function fetchAgain() {
   const ids = [...stale];
   stale.clear();
   const here = location.pathname + location.search;
   let response;
   try {
-    response = await fetch(here.replace(/([?&])outcome=[^&]*&?/, "$1").replace(/[?&]$/, ""), { headers: { "HX-Request": "true", Accept: "text/html" } });
+    response = await fetch(here, { headers: { "HX-Request": "true", Accept: "text/html" } });
   } catch { return gone("The server does not answer."); }
   if (response.status === 401) { location.assign(response.headers.get("HX-Redirect") || location.href); return; }
   if (response.status >= 500) return gone(response.status === 503 ? "The store does not answer." : "The server does not answer.");
