@@ -233,4 +233,4 @@ def test_a_request_that_drifted_has_one_button_to_refresh_it(console: ConsoleSit
     console.client(console.payouts).touch("invoice:18", "2")
     expect(page.get_by_role("alert").filter(has_text="The target moved")).to_be_visible()
     page.get_by_role("button", name="Refresh").click()
-    expect(page.get_by_role("status").first).to_contain_text("stands on the current policy")
+    expect(page.get_by_role("status").first).to_contain_text("current policy")
