@@ -138,7 +138,7 @@ def _check_away(answer: httpx2.Response, what: str) -> None:
 
 
 def _since(text: str) -> str:
-    found = re.search(r'away since .*?datetime="([^"]+)"', text)
+    found = re.search(r'unreachable since .*?datetime="([^"]+)"', text)
     assert found, text
     return found[1]
 
