@@ -133,20 +133,25 @@ class _Sitting:
         if request.state != "pending":
             say(f"it is {request.state}, and waits for nobody any more")
         elif not request.you.may_decide:
-            say("somebody else must decide it now")
+            say("another reviewer must decide it now")
         else:
             return
         raise _Left
 
     def _answer(self, word: str) -> None:
-        answers: dict[str, Callable[[], None]] = {
-            "y": self._approve,
-            "n": self._reject,
-            "e": self._edit,
-            "s": self._skip,
-            "q": _quit,
-        }
-        answers.get({"yes": "y", "no": "n"}.get(word, word), _help)()
+        match word:
+            case "y" | "yes":
+                self._approve()
+            case "n" | "no":
+                self._reject()
+            case "e":
+                self._edit()
+            case "s":
+                self._skip()
+            case "q":
+                raise _Quit
+            case _:
+                say(*_HELP)
 
     def _approve(self) -> None:
         reason = _asked("reason (may be empty): ")
@@ -241,11 +246,3 @@ def _shown(request: ApprovalRequest) -> _Shown:
 
 def _asked(prompt: str) -> str:
     return input(prompt).strip()
-
-
-def _quit() -> None:
-    raise _Quit
-
-
-def _help() -> None:
-    say(*_HELP)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PAGE_MAX = 200
 WAITING_MAX = 2_000  # how many requests are remembered as told
-# A request may come to wait for somebody without an event: a group was given, the time of an escalation came.
+# A request may come to wait for a reviewer without an event: a group was given, the time of an escalation came.
 LOOK_SECONDS = 10.0
 AWAY_SECONDS = 0.5
 
