@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from interlock import Interlock, NoStore
-from interlock.cli.main import find, parser_of
 from interlock.service.local_kernel import local_user
 from tests.cli.screen import Screen
 from tests.cli.terminal import POLICY, Terminal
@@ -191,9 +190,9 @@ def test_a_login_that_cannot_be_read_says_how_to_write_it_again(
 def test_programs_drills_and_upkeep_of_a_store_do_not_use_the_login(logged_in: Terminal) -> None:
     with Interlock() as il, pytest.raises(NoStore):
         il.jobs()
-    drill = find("drill")
-    assert drill is not None
-    assert parser_of(drill).parse_args(["outage"]).uses_login is False
+    assert (
+        logged_in("drill", "approvals", "--people", "2").code == 0
+    )  # Mia may not make the keys that it needs
     assert logged_in("init").code == 0
     assert "fences are in epoch" in logged_in("doctor", "--after-restore").out
 
