@@ -96,16 +96,16 @@ def test_what_was_edited_meanwhile_is_shown_again_and_not_decided(
     assert approval(policy_terminal, job["id"])["state"] == {"y": "approved", "n": "rejected"}[answer]
 
 
+@pytest.mark.parametrize("answer", ["y", "n"])
 def test_the_hash_that_was_shown_goes_with_the_answer(
-    policy_terminal: Terminal, noor: str, monkeypatch: pytest.MonkeyPatch
+    policy_terminal: Terminal, noor: str, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
     """An edit between the last look and the answer is refused by the service, and shown again."""
     from interlock import Interlock
     from interlock.cli.review import _Left, _Sitting  # pyright: ignore[reportPrivateUsage]
 
     job = policy_terminal.submit(cents=101)
-    answers = iter(["", "q"])
-    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    monkeypatch.setattr("builtins.input", lambda _: "fine")
     with Interlock(key=noor) as il, Interlock() as other:
         sitting = _Sitting(il)
         sitting._show(job["id"])  # pyright: ignore[reportPrivateUsage]
@@ -118,11 +118,27 @@ def test_the_hash_that_was_shown_goes_with_the_answer(
             return found
 
         monkeypatch.setattr(il, "approval", edited_after_the_look)
-        sitting._answer("y")  # pyright: ignore[reportPrivateUsage]
+        sitting._answer(answer)  # pyright: ignore[reportPrivateUsage]
         assert sitting._request.payload == {"amount_cents": 9999}  # pyright: ignore[reportPrivateUsage]
         with pytest.raises(_Left):
             sitting._skip()  # pyright: ignore[reportPrivateUsage]
-    assert approval(policy_terminal, job["id"])["votes"] == []
+    stored = approval(policy_terminal, job["id"])
+    assert (stored["state"], stored["votes"]) == ("pending", [])
+
+
+def test_a_rule_that_requires_the_hash_gets_it(
+    policy_terminal: Terminal, review: Callable[..., Screen]
+) -> None:
+    strict = POLICY.replace("approval: {self_approval: true}", "approval: {require_hash: true}")
+    policy_terminal("policy", "apply", policy_terminal.file("policy.yaml", strict))
+    job = policy_terminal.submit()
+    with review() as screen:
+        screen.until(ASKING)
+        screen.type("y")
+        screen.until("): ")
+        screen.press("\nq\n")
+        assert "1 approved" in screen.end()[1]
+    assert approval(policy_terminal, job["id"])["state"] == "approved"
 
 
 def test_a_comment_that_came_meanwhile_is_shown_before_anything_is_decided(
