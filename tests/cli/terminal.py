@@ -77,6 +77,8 @@ class Terminal:
         for name in list(os.environ):
             if name.startswith("INTERLOCK_") or name in ("NO_COLOR", "COLUMNS"):
                 patch.delenv(name)
+        # Whoever runs the tests may be logged in somewhere.
+        patch.setenv("XDG_CONFIG_HOME", str(folder.with_name(f"{folder.name}-config")))
 
     def __call__(self, *words: str, stdin: str = "") -> Said:
         """Run a command in this process."""

@@ -17,6 +17,8 @@ READING = [
     ("job", "job_0"),
     ("approvals",),
     ("approval", "job_0"),
+    ("whoami",),
+    ("approvals", "--watch"),
     ("audit",),
     ("board", "--once"),
     ("grants",),

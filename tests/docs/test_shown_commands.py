@@ -50,6 +50,7 @@ def test_the_commands_shown_work(where: str, block: str, tmp_path: Path) -> None
         f'{command}\nstatus=$?; echo "exit $status" >> exits' for command in commands_of(block)
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
+    environment["XDG_CONFIG_HOME"] = str(tmp_path / "config")  # whoever runs the tests may be logged in
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     said = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300

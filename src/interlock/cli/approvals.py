@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from interlock.cli.exits import Exit, Failed
 from interlock.cli.job_page import decision_text, say_payload, target_text, waiting_for
 from interlock.cli.options import Parser, finished, paging
 from interlock.cli.output import (
@@ -56,6 +57,12 @@ def say_approvals(jobs: Sequence[ApprovalItem]) -> None:
 
 def say_approval(request: ApprovalRequest) -> None:
     """Everything needed to decide, and the commands to do it."""
+    say_request(request)
+    _say_next(request)
+
+
+def say_request(request: ApprovalRequest) -> None:
+    """Everything needed to decide."""
     job, approval, edit = request.job, request.approval, _last_edit(request.job)
     say(painted(safe(job.topic), "bold"), "")
     say_fields(
@@ -88,7 +95,6 @@ def say_approval(request: ApprovalRequest) -> None:
     _say_comments(request.comments, request.comments_total)
     _say_drift(request)
     _say_people(request)
-    _say_next(request)
 
 
 def _escalates(request: ApprovalRequest) -> str:
@@ -295,16 +301,22 @@ def declare_approvals() -> Parser:
     parser = Parser(
         "interlock approvals",
         description="List requests for approval, newest first. Without --state, the pending ones. With --mine, only "
-        "those that wait for your decision, the most urgent first.",
+        "those that wait for your decision, the most urgent first. With --watch, those, and then each new one as it "
+        "comes, a line each, until you interrupt it.",
         examples=(
             "interlock approvals",
             "interlock approvals --mine",
+            "interlock approvals --watch",
             "interlock approvals --state rejected --json",
         ),
     )
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--state", choices=(*STATES, "all"), default="pending", help="(default: pending)")
-    which.add_argument("--mine", action="store_true", help="what you may decide now and have not decided yet")
+    parser.add_argument("--state", choices=(*STATES, "all"), help="(default: pending)")
+    parser.add_argument(
+        "--mine", action="store_true", help="what you may decide now and have not decided yet"
+    )
+    parser.add_argument(
+        "--watch", action="store_true", help="what waits for you, and each new one as it comes"
+    )
     paging(parser)
     return finished(parser, run_approvals)
 
@@ -325,6 +337,14 @@ def run_approvals(args: Namespace) -> int:
     from interlock.cli.connection import answer_list
     from interlock.wire.approvals import ApprovalItem
 
+    if args.state and (args.mine or args.watch):
+        wrong = "--mine and --watch show what is pending; leave --state out"
+        raise Failed(f"{wrong}; see `interlock approvals --help`", Exit.USAGE, name="usage")
+    if args.watch:
+        from interlock.cli.watch import watch_inbox
+
+        return watch_inbox(args)
+    state = args.state or "pending"
     if args.mine:
         return answer_list(
             args,
@@ -339,9 +359,9 @@ def run_approvals(args: Namespace) -> int:
         "approvals",
         kind=ApprovalItem,
         tell=say_approvals,
-        command=f"interlock approvals --state {args.state}",
-        nothing=_nothing(args.state),
-        query={"state": None if args.state == "all" else args.state},
+        command=f"interlock approvals --state {state}",
+        nothing=_nothing(state),
+        query={"state": None if state == "all" else state},
         options={},
     )
 

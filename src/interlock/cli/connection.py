@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 from interlock.cli.exits import Exit, Failed, exit_of
-from interlock.cli.options import LIMIT_DEFAULT, Untold, given, makes_store, wants_json
+from interlock.cli.options import LIMIT_DEFAULT, Untold, given, login_of, makes_store, wants_json
 from interlock.cli.output import say, say_json, warn, without_password
 from interlock.sdk.outcomes import (
     Ambiguous,
@@ -159,7 +159,8 @@ def more(
     if not page.next_cursor:
         return ""
     limit = str(args.limit) if args.limit != LIMIT_DEFAULT else None
-    places = {name: without_password(given(args, name) or "") for name in ("url", "store")}
+    named = () if login_of(args) else ("url", "store")
+    places = {name: without_password(given(args, name) or "") for name in named}
     options = {**(query or {}), "limit": limit, **places, "cursor": page.next_cursor}
     words = [f"--{name} {quote(value)}" for name, value in options.items() if value]
     return " ".join(("there are more:", command, *words))
@@ -247,11 +248,17 @@ def _paragraph(outcome: InterlockError, args: Namespace) -> str:
     if isinstance(outcome, Unauthenticated):
         has_key = given(args, "api_key") or os.environ.get("INTERLOCK_KEY")
         wrong = outcome.sentence.partition(";")[0] if has_key else "no key was sent"
-        return f"{wrong}; pass one with INTERLOCK_KEY; an admin makes it with `interlock key create`"
+        way = (
+            "log in with a valid one: `interlock login`" if login_of(args) else "pass one with INTERLOCK_KEY"
+        )
+        return f"{wrong}; {way}; an admin makes it with `interlock key create`"
     if isinstance(outcome, Denied) and outcome.job_id:
         return f"{text}. The request is kept as {outcome.job_id}"
     if isinstance(outcome, Unavailable) and outcome.problem.status == 0 and _url(args):
-        return f"{text}. Is `interlock serve` running at {_url(args)}? Check --url or INTERLOCK_URL"
+        check = "Check --url or INTERLOCK_URL"
+        if login_of(args):
+            check = "You are logged in there; `interlock logout` forgets it"
+        return f"{text}. Is `interlock serve` running at {_url(args)}? {check}"
     if isinstance(outcome, Ambiguous) and outcome.key:
         return _doubtful(outcome, outcome.key, args)
     if outcome.code == "idempotency_key_reused" and hasattr(args, "intent"):

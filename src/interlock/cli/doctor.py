@@ -15,7 +15,7 @@ import msgspec
 from interlock.cli.approvals import too_few_people, way_to_more_people
 from interlock.cli.connection import connected, listing, typed
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, finished, given, wants_json
+from interlock.cli.options import Parser, finished, given, login_of, wants_json
 from interlock.cli.output import counted, exactly, painted, safe, say, say_json, when
 from interlock.sdk.outcomes import Conflict, Forbidden, NotFound, UnexpectedAnswer
 from interlock.wire.jobs import Approval, Job
@@ -38,7 +38,7 @@ With --yes, in one transaction:
 
 def run_upkeep(args: Namespace) -> int:
     """Do to the store what the options say, and print what was done."""
-    if given(args, "url"):
+    if given(args, "url") and login_of(args) is None:
         option = "--after-restore" if args.after_restore else "--repair-clock"
         raise Failed(
             f"{option} works on the store itself; leave --url out, and name it with --store", Exit.USAGE

@@ -50,6 +50,7 @@ SECTIONS: tuple[Section, ...] = (
         "Decide",
         (
             Entry("approvals", "approvals", "list requests that wait for approval"),
+            Entry("review", "review", "decide one waiting request after another, on a terminal"),
             Entry("approval", "approvals", "show everything needed to decide on one job"),
             Entry("approve", "decisions", "approve exactly one request"),
             Entry("reject", "decisions", "reject a request, with a reason"),
@@ -101,6 +102,9 @@ SECTIONS: tuple[Section, ...] = (
         (
             Entry("init", "init", "make a store in this folder"),
             Entry("serve", "serve", "run the server"),
+            Entry("login", "login", "keep a server and your key for your commands"),
+            Entry("logout", "login", "forget the server and the key that you logged in with"),
+            Entry("whoami", "login", "say who you are, and where"),
             Entry("open", "sessions", "open the console in the browser, signed in"),
             Entry("exec", "exec", "run a command once, under a grant or an approval"),
             Entry("claim", "claims", "claim one use of a grant, for an action that you run yourself"),
@@ -182,6 +186,10 @@ def _run(words: list[str]) -> int:
     as_json = wants_json(before) or "--json" in _ours(words)
     try:
         args = parser_of(entry).parse_args(words[1:], before)
+        if getattr(args, "uses_login", False):
+            from interlock.cli.login import use_login
+
+            use_login(args)
         run: Run = args.run
         return run(args)
     except Failed as failed:

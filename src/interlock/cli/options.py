@@ -6,10 +6,13 @@ import argparse
 import re
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.values import count_to, intent_name, pair, seconds
+
+if TYPE_CHECKING:
+    from interlock.cli.login import Login
 
 P = TypeVar("P", bound=argparse.ArgumentParser)
 Run: TypeAlias = Callable[[argparse.Namespace], int]
@@ -17,11 +20,12 @@ Run: TypeAlias = Callable[[argparse.Namespace], int]
 GLOBAL_OPTIONS = ("--url", "--key", "--api-key", "--store")
 GLOBAL_FLAGS = ("--json",)
 ACQUIRE_SECONDS = 2.0
+LOCAL_SERVER = "http://127.0.0.1:8700"
 LIMIT_DEFAULT = 50
 
 _ENVIRONMENT = """\
 environment:
-  INTERLOCK_URL    the server to talk to; without one, the store is opened in this process
+  INTERLOCK_URL    the server to talk to; without one, your login, or the store is opened in this process
   INTERLOCK_KEY    the key to act with (it stays out of `ps` and of the shell's history)
   INTERLOCK_STORE  the store: sqlite:///path, postgresql://… (default: .interlock/interlock.db)
 """
@@ -139,6 +143,7 @@ def connecting(
             help="keep trying this long while it is full, held or out of reach "
             "(default: a few times if it is out of reach, and not at all if it is full or held; 0s tries once)",
         )
+    parser.set_defaults(uses_login=not otherwise)
     environment = _SERVER_ENVIRONMENT.format(otherwise=otherwise) if otherwise else _ENVIRONMENT
     parser.epilog = "\n".join(part for part in (parser.epilog, environment) if part)
 
@@ -202,6 +207,11 @@ def given(args: argparse.Namespace, name: str) -> str | None:
     """A shared option's value, before or after the command's name; None if it was left out."""
     value: object = getattr(args, name, None)
     return str(value) if value else None
+
+
+def login_of(args: argparse.Namespace) -> Login | None:
+    """The login that named the server; None if something else did."""
+    return getattr(args, "login", None)
 
 
 PRIORITIES = ("low", "normal", "high", "critical")

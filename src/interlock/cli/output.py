@@ -165,13 +165,18 @@ def say(*lines: str) -> None:
 
 def say_json(value: object) -> None:
     """Print one JSON document: indented on a terminal, one line into a pipe."""
-    _print(_json_text(value, sys.stdout))
+    _print(_json_text(value, sys.stdout, indent=_indent(sys.stdout)))
+
+
+def say_json_line(value: object) -> None:
+    """Print one JSON document on one line, also on a terminal: what comes one after another is read by lines."""
+    _print(_json_text(value, sys.stdout, indent=None))
 
 
 def complain(failed: Failed, *, as_json: bool) -> None:
     """Print why a command failed, on stderr."""
     if as_json:
-        _remark(_json_text(failed.problem, sys.stderr))
+        _remark(_json_text(failed.problem, sys.stderr, indent=_indent(sys.stderr)))
     else:
         _remark(f"{painted('interlock:', 'red', sys.stderr)} {_shown(failed.detail)}{_again(failed)}")
 
@@ -183,7 +188,7 @@ def warn(text: str) -> None:
 
 def warn_json(value: object) -> None:
     """Print a remark for a program, on stderr."""
-    _remark(_json_text(value, sys.stderr))
+    _remark(_json_text(value, sys.stderr, indent=_indent(sys.stderr)))
 
 
 def say_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]]) -> None:
@@ -289,10 +294,13 @@ def _fitted(cell: Cell, width: int) -> str:
     return painted(text, cell.style) + " " * (width - text_width(text))
 
 
-def _json_text(value: object, stream: TextIO) -> str:
+def _indent(stream: TextIO) -> int | None:
+    return 2 if stream.isatty() else None
+
+
+def _json_text(value: object, stream: TextIO, *, indent: int | None) -> str:
     # Characters that the stream cannot carry, or that are invisible, are escaped as in JSON: it stays JSON.
     is_ascii = (stream.encoding or "").lower().replace("-", "") != "utf8"
-    indent = 2 if stream.isatty() else None
     text = json.dumps(value, indent=indent, ensure_ascii=is_ascii, default=_plain)
     return "\n".join(map(safe, text.split("\n")))
 

@@ -182,7 +182,8 @@ def _announce(settings: Settings, address: str, greeting: Greeting, *, as_json: 
                 "",
                 f"admin key: {admin.key}",
                 "",
-                "Use it with `export INTERLOCK_KEY=…`, and make keys for others with `interlock key create`.",
+                "Use it with `interlock login` or `export INTERLOCK_KEY=…`, "
+                "and make keys for others with `interlock key create`.",
             )
     sys.stdout.flush()
 

@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, finished, given, paging, told, wants_json
+from interlock.cli.options import LOCAL_SERVER, Parser, finished, given, paging, told, wants_json
 from interlock.cli.output import Table, safe, say, say_json, state_cell, when
 
 if TYPE_CHECKING:
     from interlock.wire.sessions import Session
-
-_LOCAL_SERVER = "http://127.0.0.1:8700"
 
 
 def declare_sessions() -> Parser:
@@ -50,7 +48,7 @@ def declare_open() -> Parser:
     parser = Parser(
         "interlock open",
         description="Open the console in the browser, signed in as you, with a link that works once.\n"
-        f"Without a key you are the person of the store here, and the server is {_LOCAL_SERVER} unless --url says "
+        f"Without a key you are the person of the store here, and the server is {LOCAL_SERVER} unless --url says "
         "otherwise.",
         examples=("interlock open", "interlock open --print", "interlock open --url http://127.0.0.1:8800"),
     )
@@ -89,7 +87,7 @@ def run_open(args: Namespace) -> int:
     """Make a link, and open it."""
     from interlock.cli.connection import connected
 
-    server = (given(args, "url") or os.environ.get("INTERLOCK_URL") or _LOCAL_SERVER).rstrip("/")
+    server = (given(args, "url") or os.environ.get("INTERLOCK_URL") or LOCAL_SERVER).rstrip("/")
     with connected(_at_the_store(args)) as client:
         made = client.make_sign_in_link()
     link = server + made.path
