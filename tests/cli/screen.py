@@ -57,8 +57,14 @@ class Screen:
         self.press(f"{text}\n")
 
     def press(self, keys: str) -> None:
-        """Press keys, and no return key."""
+        """Press keys, and no return key.
+
+        Ctrl-C is pressed again after two silent seconds, as a person does: Python misses one that comes after the
+        prompt is shown and before it reads.
+        """
         os.write(self._terminal, keys.encode())
+        while keys == INTERRUPT and not select.select([self._terminal], [], [], 2)[0]:
+            os.write(self._terminal, keys.encode())
 
     def end(self) -> tuple[int, str]:
         """Wait until it ends; returns its exit code and what it showed since the last wait."""
