@@ -33,6 +33,7 @@ class Screen:
         self.text = ""
         self._read_up_to = 0
         self._code: int | None = None
+        self._interrupts = False
 
     def __enter__(self) -> Screen:
         return self
@@ -57,8 +58,13 @@ class Screen:
         self.press(f"{text}\n")
 
     def press(self, keys: str) -> None:
-        """Press keys, and no return key."""
+        """Press keys, and no return key.
+
+        Ctrl-C is pressed again after two silent seconds, as a person does: Python misses one that comes after the
+        prompt is shown and before it reads.
+        """
         os.write(self._terminal, keys.encode())
+        self._interrupts = keys == INTERRUPT
 
     def end(self) -> tuple[int, str]:
         """Wait until it ends; returns its exit code and what it showed since the last wait."""
@@ -69,6 +75,8 @@ class Screen:
 
     def _read(self) -> bool:
         """Read what there is; False if nobody is left who could show more."""
+        while self._interrupts and not select.select([self._terminal], [], [], 2)[0]:
+            os.write(self._terminal, INTERRUPT.encode())
         ready, _, _ = select.select([self._terminal], [], [], HANG_SECONDS)
         try:
             content = os.read(self._terminal, 1 << 16) if ready else b""

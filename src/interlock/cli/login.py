@@ -221,16 +221,15 @@ def _place(args: Namespace) -> tuple[str | None, str | None, str]:
     """The server or the store that is used, without passwords, and what named it."""
     from interlock.service.settings import embedded_store
 
-    environment = os.environ
     if login := login_of(args):
         return without_password(login.url), None, f"your login ({login_path()})"
     if url := given(args, "url"):
         return without_password(url), None, "--url"
     if store := given(args, "store"):
         return None, without_password(store), "--store"
-    if url := environment.get("INTERLOCK_URL"):
+    if url := os.environ.get("INTERLOCK_URL"):
         return without_password(url), None, "INTERLOCK_URL"
-    if store := environment.get("INTERLOCK_STORE"):
+    if store := os.environ.get("INTERLOCK_STORE"):
         return None, without_password(store), "INTERLOCK_STORE"
     return None, embedded_store(), "this folder, or the nearest one above that has a store"
 
