@@ -182,7 +182,10 @@ class _Sitting:
         if not (reason := _asked("reason (kept with the old version): ")):
             say("an edit needs a reason; nothing was sent, and `e` goes on with your text")
             return
-        if self._sent("editing", lambda: self._client.edit(shown.job_id, payload, reason=reason)):
+        seen = shown.job_hash
+        if self._sent(
+            "editing", lambda: self._client.edit(shown.job_id, payload, reason=reason, job_hash=seen)
+        ):
             self._done.append("edited")
             self._draft = None
             self._show(shown.job_id)
