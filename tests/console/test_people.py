@@ -166,7 +166,7 @@ def test_a_long_list_of_people_comes_in_pages_also_of_a_page_that_answers_a_form
     page.get_by_role("link", name="Next page").click()
     expect(page.get_by_role("table").get_by_role("link", name="mia")).to_be_visible()
     page.goto(f"{console.url}/console/people")
-    page.get_by_text("Add a person or a program").click()
+    page.get_by_text("Add a person, agent or worker").click()
     page.get_by_label("Name", exact=True).fill("zoe")
     page.get_by_role("button", name="Add with an API key").click()
     expect(page.locator("[data-row]")).to_have_count(50)
