@@ -35,7 +35,7 @@ lint: $(DEV) ## style, formatting and strict types
 
 unit: $(DEV)
 	@echo "== pytest"
-	@$(BIN)/python -m tools.halves $(ARGS)
+	@$(BIN)/python -m tools.suite $(ARGS)
 
 soak: $(DEV) ## the same tests with FACTOR times the dose (default 10)
 	@echo "== pytest, dose x $(FACTOR)"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.tidy.source import ROOT, files
-from tools import approve_path, halves, reference, states
+from tools import approve_path, reference, states, suite
 
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 CHANGELOG = ROOT / "CHANGELOG.md"
@@ -75,11 +75,12 @@ def test_no_file_names_a_package_registry() -> None:
     ]
 
 
-def test_every_folder_of_tests_runs_in_one_half() -> None:
-    waiting, computing = halves.halves()
-    named = {path.name for path in (ROOT / "tests").iterdir() if any(path.rglob("test_*.py"))}
-    assert sorted(Path(path).name for path in waiting) == sorted(halves.WAITING)
-    assert sorted(Path(path).name for path in (*waiting, *computing)) == sorted(named)
+def test_every_folder_of_tests_runs_in_one_part() -> None:
+    computing, waiting, browsing = suite.parts()
+    folders = {path.name for path in suite.TESTS.iterdir() if any(path.rglob("test_*.py"))}
+    assert sorted(Path(path).name for path in [*computing, *waiting, *browsing]) == sorted(folders)
+    assert sorted(Path(path).name for path in waiting) == sorted(suite.WAITING)
+    assert sorted(Path(path).name for path in browsing) == sorted(suite.BROWSING)
 
 
 def test_the_diagrams_of_states_are_current() -> None:
