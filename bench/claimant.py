@@ -80,12 +80,12 @@ def _bare(task: str, place: str) -> Callable[[float], Claimed]:
 
 
 def _through_client(task: str, place: str) -> Callable[[float], Claimed]:
-    """As a program calls `il.claim` on a store of its own: the whole service in its process."""
+    """As a program calls `il.claim_grant` on a store of its own: the whole service in its process."""
     from interlock import Interlock, InterlockError
 
     il = Interlock(store=place)
-    il.claim(task)  # The first call opens the store.
-    return lambda seconds: _until(seconds, lambda: il.claim(task).claimed, InterlockError)
+    il.claim_grant(task)  # The first call opens the store.
+    return lambda seconds: _until(seconds, lambda: il.claim_grant(task).claimed, InterlockError)
 
 
 def _until(seconds: float, claim: Callable[[], bool], fault: type[Exception]) -> Claimed:

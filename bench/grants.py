@@ -94,7 +94,7 @@ def run() -> bool:
     with folder() as here:
         stores = {history: _store_with(here, history) for history in HISTORIES}
         met = _measure("embedded, as `interlock exec` claims, on one SQLite file", here, stores, _embedded)
-        met &= _measure("embedded, through `il.claim`, on one SQLite file", here, stores, _called)
+        met &= _measure("embedded, through `il.claim_grant`, on one SQLite file", here, stores, _called)
         return met & _measure("through the service, on SQLite", here, stores, _served)
 
 

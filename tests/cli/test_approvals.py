@@ -315,7 +315,7 @@ def test_a_no_says_what_it_was_shown_and_one_to_another_version_is_refused(polic
 def test_what_is_edited_while_the_command_looks_is_not_approved(
     policy_terminal: Terminal, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    job, read = policy_terminal.submit(cents=700), Interlock.job
+    job, read = policy_terminal.submit(cents=700), Interlock.get_job
 
     def edited_at_once(client: Interlock, job_id: str) -> Job:
         seen = read(client, job_id)

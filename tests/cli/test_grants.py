@@ -165,7 +165,7 @@ def test_a_private_key_given_as_a_signers_is_sent_nowhere(
     terminal: Terminal, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[object] = []
-    monkeypatch.setattr("interlock.sdk.client.Interlock.signer_add", lambda *said, **_: sent.append(said))
+    monkeypatch.setattr("interlock.sdk.client.Interlock.add_signer", lambda *said, **_: sent.append(said))
     for words in ("id", (terminal.folder / "id").read_text(), "missing.pub", "no key"):
         said = terminal("signer", "add", words)
         assert said.code == 2, said.err

@@ -153,7 +153,7 @@ def test_the_sdk_finds_the_same_store_and_reads_make_none(
         il.jobs()
     assert (missing.value.code, list(terminal.folder.iterdir())) == ("no_store", [])
     with Interlock() as il, pytest.raises(NoStore):
-        il.policy_evaluate({"topic": "a.b"})
+        il.evaluate_policy({"topic": "a.b"})
     assert list(terminal.folder.iterdir()) == []
     assert terminal("init").code == 0
     (terminal.folder / "below").mkdir()

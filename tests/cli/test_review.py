@@ -109,7 +109,7 @@ def test_the_hash_that_was_shown_goes_with_the_answer(
     with Interlock(key=noor) as il, Interlock() as other:
         sitting = _Sitting(il)
         sitting._show(job["id"])  # pyright: ignore[reportPrivateUsage]
-        look = il.approval
+        look = il.get_approval
 
         def edited_after_the_look(job_id: str) -> object:
             found = look(job_id)

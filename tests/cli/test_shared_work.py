@@ -91,7 +91,7 @@ def test_the_git_hooks_report_what_commits_and_merges_change(repository: Termina
     git(folder, "checkout", "-q", "-")
     git(folder, "merge", "-q", "--no-edit", "side")
     with embedded(repository) as il:
-        assert il.target("repo:billing/side.py").version == git(folder, "rev-parse", "HEAD:side.py")
+        assert il.get_target("repo:billing/side.py").version == git(folder, "rev-parse", "HEAD:side.py")
 
 
 def test_a_name_that_is_no_text_hides_no_change(repository: Terminal) -> None:

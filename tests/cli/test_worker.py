@@ -27,7 +27,7 @@ class WorkerStore:
         self.folder = folder
         self.store = f"sqlite:///{folder}/interlock.db"
         self.il = Interlock(store=self.store)
-        self.il.policy_put("version: v1\ndefault: allow\n")
+        self.il.apply_policy("version: v1\ndefault: allow\n")
 
     def start(self, command: str, *options: str) -> subprocess.Popen[str]:
         words = ["worker", "--store", self.store, "--topic", "a.*", "--exec", command, "--json", *options]
@@ -62,10 +62,10 @@ def test_the_command_gets_the_payload_and_a_permit_and_its_json_is_the_result(
     )
     code, said = worker_store.once(f'{sys.executable} -c "{script}"')
     assert (code, said["outcome"], said["job_id"]) == (0, "succeeded", job.id)
-    result = worker_store.il.job(job.id).result
+    result = worker_store.il.get_job(job.id).result
     assert (result["payload"], result["id"], result["topic"]) == ({"cents": 5}, job.id, "a.b")
     assert result["key"] is None
-    permit = verify_permit(result["permit"], worker_store.il.permit_keys(), job_hash=result["hash"])
+    permit = verify_permit(result["permit"], worker_store.il.signing_keys(), job_hash=result["hash"])
     assert permit.fence == int(result["fence"]) == 1
 
 
@@ -86,7 +86,7 @@ def test_how_the_command_ends_is_how_the_job_ends(
 ) -> None:
     job = worker_store.il.submit("a.b", {"x": "y" * 100_000})
     assert worker_store.once(command, *options)[0] == code
-    assert worker_store.il.job(job.id).state == state
+    assert worker_store.il.get_job(job.id).state == state
 
 
 def test_work_that_is_done_is_done_whatever_it_prints(worker_store: WorkerStore) -> None:
@@ -106,7 +106,7 @@ def test_work_that_is_done_is_done_whatever_it_prints(worker_store: WorkerStore)
             worker_store.il.wait(job, timeout=HANG_SECONDS)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=HANG_SECONDS)
-    assert [worker_store.il.job(job).result for job in jobs] == list(printed.values())
+    assert [worker_store.il.get_job(job).result for job in jobs] == list(printed.values())
 
 
 def test_sigterm_lets_the_command_finish(worker_store: WorkerStore) -> None:
@@ -119,7 +119,10 @@ def test_sigterm_lets_the_command_finish(worker_store: WorkerStore) -> None:
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == 0, err
-    assert (worker_store.il.job(job.id).state, worker_store.il.job(job.id).result) == ("SUCCEEDED", "done")
+    assert (worker_store.il.get_job(job.id).state, worker_store.il.get_job(job.id).result) == (
+        "SUCCEEDED",
+        "done",
+    )
 
 
 def test_a_command_whose_job_is_lost_is_ended_with_all_it_started(worker_store: WorkerStore) -> None:
@@ -129,7 +132,7 @@ def test_a_command_whose_job_is_lost_is_ended_with_all_it_started(worker_store: 
         deadline = time.monotonic() + HANG_SECONDS
         while not (number.exists() and number.read_text().strip()) and time.monotonic() < deadline:
             time.sleep(0.02)
-        worker_store.il.cancel(job.id)
+        worker_store.il.cancel_job(job.id)
         child = int(number.read_text())
         while is_running(child) and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -92,7 +92,7 @@ class LeaseFences:
         self._url = url
         self._number = 0
         with Interlock(store=url) as il:
-            il.policy_put(POLICY)
+            il.apply_policy(POLICY)
             self._job = il.call("POST", "jobs", body={"topic": "work", "payload": {}})["id"]
             issued = il.call("POST", "grants", body={"task": "t", "uses": 100, "expires_in": "1h"})
             self._grant = issued["grant_id"]
@@ -122,7 +122,7 @@ class LeaseFences:
 
 def epoch_of(url: str) -> int:
     with Interlock(store=url) as il:
-        return il.health().fence_epoch
+        return il.get_health().fence_epoch
 
 
 def test_a_store_that_was_never_restored_counts_from_one(backup: Backup) -> None:

@@ -58,7 +58,7 @@ def test_the_safest_next_step_is_one_button_and_does_it(console: ConsoleSite, pl
     step.get_by_role("button", name="Keep the second").click()
     expect(plain_page.get_by_role("status")).to_contain_text("You settled it.")
     expect(plain_page.get_by_text("talked to the agent's owner")).to_be_visible()
-    conflict = console.client(console.ann).conflict(conflict_id)
+    conflict = console.client(console.ann).get_conflict(conflict_id)
     assert (conflict.state, conflict.resolution, conflict.resolved_by) == ("resolved", "keep_second", "bob")
     assert conflict.carried_out == ("settle_lease",)
 
@@ -77,7 +77,7 @@ def test_another_resolution_says_what_it_would_do_and_does_it(console: ConsoleSi
     discard.get_by_role("button").click()
     expect(page.get_by_role("status").filter(has_text="You settled it.")).to_be_visible()
     expect(page.get_by_role("region", name="What it affects")).to_contain_text("CANCELLED")
-    assert console.client(console.ann).job(job_id).state == "CANCELLED"
+    assert console.client(console.ann).get_job(job_id).state == "CANCELLED"
 
 
 def test_a_conflict_that_somebody_else_settled_changes_under_the_page_and_is_not_settled_twice(
@@ -94,7 +94,7 @@ def test_a_conflict_that_somebody_else_settled_changes_under_the_page_and_is_not
     expect(open_page.get_by_text("mia settled it")).to_be_visible()
     late_page.get_by_role("button", name="Keep the second").click()
     expect(late_page.get_by_role("alert").filter(has_text="mia")).to_be_visible()
-    assert console.client(console.ann).conflict(conflict_id).resolution == "discard"
+    assert console.client(console.ann).get_conflict(conflict_id).resolution == "discard"
 
 
 def test_settling_needs_a_note_and_a_role(console: ConsoleSite, page: Page) -> None:
@@ -114,4 +114,4 @@ def test_settling_needs_a_note_and_a_role(console: ConsoleSite, page: Page) -> N
     form: Form = {"resolution": "merge", "note": "because"}
     answer = page.context.request.post(f"{address}/resolve", form=form, headers=ours)
     assert answer.status == 403
-    assert console.client(console.ann).conflict(conflict_id).state == "open"
+    assert console.client(console.ann).get_conflict(conflict_id).state == "open"

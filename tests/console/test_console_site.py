@@ -27,9 +27,9 @@ def test_one_person_of_finance_decides(console: ConsoleSite) -> None:
 
 
 def test_only_ann_is_an_admin(console: ConsoleSite) -> None:
-    console.client(console.ann).policy_put({"version": "v1", "default": "allow", "rules": []})
+    console.client(console.ann).apply_policy({"version": "v1", "default": "allow", "rules": []})
     with pytest.raises(InterlockError):
-        console.client(console.bob).policy_put({"version": "v1", "default": "deny", "rules": []})
+        console.client(console.bob).apply_policy({"version": "v1", "default": "deny", "rules": []})
 
 
 def test_each_test_begins_with_nothing_to_decide(console: ConsoleSite) -> None:

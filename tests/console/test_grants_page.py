@@ -64,12 +64,12 @@ def test_uses_ledger_and_revoking_are_shown_as_they_happen(
     console: ConsoleSite, page_in_each_scheme: Page
 ) -> None:
     page, ann = page_in_each_scheme, console.client(console.ann)
-    grant = ann.grant("deploy", uses=3, pins={"repo": "billing"})
+    grant = ann.issue_grant("deploy", uses=3, pins={"repo": "billing"})
     opened(console, page, console.ann)
     ledger = page.get_by_role("region", name="Ledger")
     expect(ledger).to_contain_text("3 issued = 3 open + 0 claimed + 0 expired + 0 revoked")
     expect(page.locator("html[data-leads]")).to_have_count(1)
-    console.client(console.payouts).claim("deploy", args={"repo": "billing"}, execution_id="deploy-7")
+    console.client(console.payouts).claim_grant("deploy", args={"repo": "billing"}, execution_id="deploy-7")
     expect(ledger).to_contain_text("3 issued = 2 open + 1 claimed + 0 expired + 0 revoked")
     audit_accessibility(page)
     page.get_by_role("link", name="deploy").click()
@@ -84,7 +84,7 @@ def test_uses_ledger_and_revoking_are_shown_as_they_happen(
         "0 open + 1 claimed + 0 expired + 2 revoked"
     )
     audit_accessibility(page)
-    assert ann.grant_get(grant.id).state == "revoked"
+    assert ann.get_grant(grant.id).state == "revoked"
     page.goto(f"{console.url}/console/grants?state=open")
     expect(page.get_by_text("No grant matches these filters.")).to_be_visible()
     page.goto(f"{console.url}/console/grants?state=revoked&task=deploy")
@@ -95,9 +95,9 @@ def test_a_grant_that_is_over_meanwhile_is_not_revoked_and_says_so(
     console: ConsoleSite, plain_page: Page
 ) -> None:
     page, ann = plain_page, console.client(console.ann)
-    grant = ann.grant("deploy")
+    grant = ann.issue_grant("deploy")
     opened(console, page, console.ann, f"/{grant.id}")
-    console.client(console.payouts).claim("deploy", execution_id="deploy-7")
+    console.client(console.payouts).claim_grant("deploy", execution_id="deploy-7")
     page.get_by_text("Revoke what is left of it").click()
     page.get_by_role("button", name="Revoke").click()
     expect(page.get_by_role("alert")).to_contain_text("spent")
@@ -107,7 +107,7 @@ def test_a_grant_that_is_over_meanwhile_is_not_revoked_and_says_so(
 def test_grants_are_paged_and_fit_a_phone(console: ConsoleSite, phone_page: Page) -> None:
     page, ann = phone_page, console.client(console.ann)
     for number in range(51):
-        ann.grant(f"task-{number}")
+        ann.issue_grant(f"task-{number}")
     opened(console, page, console.ann)
     expect(page.locator("[data-row]")).to_have_count(50)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -119,7 +119,7 @@ def test_grants_are_paged_and_fit_a_phone(console: ConsoleSite, phone_page: Page
 def test_who_may_neither_issue_nor_revoke_is_not_offered_it_and_refused(
     console: ConsoleSite, page: Page
 ) -> None:
-    grant = console.client(console.ann).grant("deploy")
+    grant = console.client(console.ann).issue_grant("deploy")
     opened(console, page, console.hire("eve", "audit"))
     expect(page.get_by_role("link", name="deploy")).to_be_visible()
     expect(page.get_by_text("Issue a grant")).to_have_count(0)
@@ -131,7 +131,7 @@ def test_who_may_neither_issue_nor_revoke_is_not_offered_it_and_refused(
             f"{console.url}/console/grants{where}", form={"task": "x"}, headers={"origin": console.url}
         )
         assert answer.status == 403
-    assert console.client(console.ann).grant_get(grant.id).state == "open"
+    assert console.client(console.ann).get_grant(grant.id).state == "open"
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_a_selection_is_decided_with_an_answer_for_each(
     expect(answers).to_have_count(2)
     expect(answers.nth(0)).to_contain_text("approved")
     expect(answers.nth(1)).to_contain_text("not done")
-    states = [console.client(console.ann).job(each.id).state for each in jobs]
+    states = [console.client(console.ann).get_job(each.id).state for each in jobs]
     assert states == ["PENDING", "DENIED", "APPROVAL"]
 
 
@@ -154,5 +154,5 @@ def test_a_hostile_payload_harms_nothing_and_hides_nothing(console: ConsoleSite,
     assert "owned" not in page.title()
     text = request.inner_text()
     assert text.count("long text") >= 20_000
-    console.client(console.ann).policy_put(POLICY.replace("quorum: 1,", "quorum: 2,"))
+    console.client(console.ann).apply_policy(POLICY.replace("quorum: 1,", "quorum: 2,"))
     expect(page.get_by_role("alert").filter(has_text="The policy changed")).to_be_visible()

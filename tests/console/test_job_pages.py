@@ -97,7 +97,7 @@ def test_a_dead_letter_is_retried_once_without_javascript(console: ConsoleSite, 
     plain_page.goto(f"{console.url}/console/jobs?state=FAILED")
     retry.click()
     expect(plain_page.get_by_role("status").filter(has_text="is queued again")).to_be_visible()
-    assert console.client(console.ann).job(job_id).state == "PENDING"
+    assert console.client(console.ann).get_job(job_id).state == "PENDING"
 
 
 def test_several_dead_letters_are_retried_with_keys_and_each_has_an_answer(
@@ -112,8 +112,8 @@ def test_several_dead_letters_are_retried_with_keys_and_each_has_an_answer(
     page.get_by_label("Reason").fill("the bank is back")
     page.keyboard.press("Enter")
     expect(page.get_by_role("status").get_by_text("is queued again")).to_have_count(2)
-    assert {console.client(console.ann).job(job).state for job in jobs} == {"PENDING"}
-    history = console.client(console.ann).history(jobs[0]).items
+    assert {console.client(console.ann).get_job(job).state for job in jobs} == {"PENDING"}
+    history = console.client(console.ann).get_job_history(jobs[0]).items
     assert history[0].details["reason"] == "the bank is back"
 
 
@@ -176,7 +176,7 @@ def test_cancelling_takes_a_reason_and_no_stray_click(console: ConsoleSite, plai
     button.click()
     expect(plain_page.get_by_role("status")).to_contain_text("You cancelled it.")
     expect(plain_page.get_by_role("region", name="Timeline")).to_contain_text("asked for twice")
-    assert console.client(console.ann).job(job.id).state == "CANCELLED"
+    assert console.client(console.ann).get_job(job.id).state == "CANCELLED"
     plain_page.goto(f"{console.url}/console/jobs/{job.id}")
     expect(plain_page.get_by_text("Cancel it")).to_have_count(0)
 
@@ -210,7 +210,7 @@ def test_whoever_may_not_change_jobs_is_offered_nothing_and_refused(console: Con
         )
         assert answer.status == 403
         assert "forbidden" in answer.text()
-    assert console.client(console.ann).job(dead).state == "FAILED"
+    assert console.client(console.ann).get_job(dead).state == "FAILED"
 
 
 def test_a_job_that_is_not_there_is_not_found(console: ConsoleSite, page: Page) -> None:
@@ -241,7 +241,7 @@ def test_a_call_in_doubt_is_not_retried_but_settled_by_who_knows(console: Consol
     page.get_by_label("How do you know?").fill("asked the bank")
     page.get_by_role("button", name="It did not happen").click()
     expect(page.get_by_role("status").filter(has_text="It may run again.")).to_be_visible()
-    assert console.client(console.ann).job(first).state == "PENDING"
+    assert console.client(console.ann).get_job(first).state == "PENDING"
 
     page.context.clear_cookies()
     console.sign_in(page, kim)
@@ -249,7 +249,7 @@ def test_a_call_in_doubt_is_not_retried_but_settled_by_who_knows(console: Consol
     page.get_by_label("It is your own call").fill("the money left my account")
     page.get_by_role("button", name="It happened").click()
     expect(page.get_by_role("status").filter(has_text="What became of it is recorded.")).to_be_visible()
-    assert console.client(console.ann).job(second).state == "SUCCEEDED"
+    assert console.client(console.ann).get_job(second).state == "SUCCEEDED"
 
 
 def test_what_a_worker_says_is_shown_and_never_run(console: ConsoleSite, page: Page) -> None:

@@ -41,7 +41,7 @@ def test_the_policy_in_force_is_shown_with_since_when_and_by_whom(
     expect(page.get_by_role("button", name="Apply")).to_have_count(0)  # bob is no admin
     expect(page.get_by_text("Only an admin can apply it.")).to_be_visible()
     audit_accessibility(page)
-    console.client(console.ann).policy_put(LOOSER)
+    console.client(console.ann).apply_policy(LOOSER)
     expect(in_force).to_contain_text("by ann")
 
 
@@ -87,7 +87,7 @@ def test_a_text_is_checked_compared_simulated_and_tested_without_javascript(
     expect(tested).to_contain_text("allow because rule small-payments-run matches")
     expect(tested).to_contain_text("the text above, which is not in force")
     expect(tested).to_contain_text("large-payments-need-finance if: payload.amount_cents > 1000000 was false")
-    assert console.client(console.ann).policy_get().source == POLICY
+    assert console.client(console.ann).get_policy().source == POLICY
 
 
 def test_a_pasted_job_is_tested_and_what_is_no_job_is_told(console: ConsoleSite, page: Page) -> None:
@@ -120,15 +120,15 @@ def test_a_text_is_applied_after_a_look_at_what_it_changes(
     written(page, LOOSER, "Apply")
     review = page.get_by_role("region", name="Put this in force?")
     expect(review).to_contain_text("1 line added, 1 removed. 1 of the last 1 jobs would have been decided")
-    assert console.client(console.ann).policy_get().source == POLICY
+    assert console.client(console.ann).get_policy().source == POLICY
     audit_accessibility(page)
     page.get_by_label("Last jobs").press("Enter")  # the form's own button checks: Enter applies nothing
     expect(page.get_by_role("status").first).to_contain_text("The text is a policy.")
-    assert console.client(console.ann).policy_get().source == POLICY
+    assert console.client(console.ann).get_policy().source == POLICY
     page.get_by_role("button", name="Apply", exact=True).click()
     page.get_by_role("button", name="Put in force").click()
     expect(page.get_by_role("status").first).to_contain_text("The policy is in force.")
-    policy = console.client(console.ann).policy_get()
+    policy = console.client(console.ann).get_policy()
     assert (policy.source, policy.activated_by) == (LOOSER, "ann")
 
 
@@ -139,23 +139,23 @@ def test_a_policy_that_somebody_else_changed_meanwhile_is_not_overwritten(
     opened(console, page, console.ann)
     written(page, LOOSER, "Apply")
     theirs = POLICY.replace("default: deny", "default: require_human")
-    ann.policy_put(theirs)
+    ann.apply_policy(theirs)
     page.get_by_role("button", name="Put in force").click()
     expect(page.get_by_role("alert")).to_contain_text("no longer the one you began with")
-    assert ann.policy_get().source == theirs
+    assert ann.get_policy().source == theirs
     changes = page.get_by_role("region", name="Changes to the policy in force")
     expect(changes.locator("[data-kind=gone]").first).to_contain_text("default: require_human")
     page.get_by_role("button", name="Put in force").click()
     expect(page.get_by_role("status").first).to_contain_text("The policy is in force.")
-    assert ann.policy_get().source == LOOSER
+    assert ann.get_policy().source == LOOSER
 
 
 def test_earlier_policies_are_compared_and_rolled_back_to(
     console: ConsoleSite, page_in_each_scheme: Page
 ) -> None:
     page, ann = page_in_each_scheme, console.client(console.ann)
-    first = ann.policy_get().snapshot
-    ann.policy_put(LOOSER)
+    first = ann.get_policy().snapshot
+    ann.apply_policy(LOOSER)
     opened(console, page, console.ann, f"?from={first}")
     since = page.get_by_role("region", name="What changed since")
     expect(since.locator("[data-kind=new]")).to_contain_text("payload.amount_cents > 1000000")
@@ -165,7 +165,7 @@ def test_earlier_policies_are_compared_and_rolled_back_to(
     page.locator(f"[data-id='{first}']").get_by_text("Roll back…").click()
     page.get_by_role("button", name="Put it back in force").click()
     expect(page.get_by_role("status").first).to_contain_text("The earlier policy is in force again.")
-    assert ann.policy_get().snapshot == first
+    assert ann.get_policy().snapshot == first
     page.context.clear_cookies()
     opened(console, page, console.bob, "?tab=snapshots")
     expect(page.locator("[data-row]")).to_have_count(2)
@@ -185,7 +185,7 @@ def test_what_observing_let_pass_is_listed(console: ConsoleSite, page_in_each_sc
     page, ann = page_in_each_scheme, console.client(console.ann)
     opened(console, page, console.bob, "?tab=observed")
     expect(page.get_by_text("Nothing was let pass that would have been stopped.")).to_be_visible()
-    ann.policy_put(POLICY.replace("version: v1", "version: v1\nmode: observe"))
+    ann.apply_policy(POLICY.replace("version: v1", "version: v1\nmode: observe"))
     console.submit(25_000)
     row = page.locator("[data-row]")
     expect(row).to_contain_text("require human")

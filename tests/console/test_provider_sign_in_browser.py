@@ -58,7 +58,7 @@ def test_a_person_of_the_provider_decides_the_request_whose_link_they_followed(
     expect(page).to_have_url(f"{site.url}/console/approvals/{job.id}")
     page.get_by_role("button", name="Approve").first.click()
     expect(page.get_by_role("status").first).to_contain_text("pproved")
-    (vote,) = site.client(site.ann).approval(job.id).votes
+    (vote,) = site.client(site.ann).get_approval(job.id).votes
     assert vote.principal == "kim"
 
 

@@ -43,7 +43,7 @@ def test_approve_is_counted_with_its_hash_and_where_it_was_said(console: Console
     page.get_by_label("Reason").fill("the invoice is right")
     page.get_by_role("button", name="Approve", exact=True).click()
     expect(page.get_by_role("status")).to_contain_text("You approved it")
-    approved = console.client(console.ann).approval(job.id)
+    approved = console.client(console.ann).get_approval(job.id)
     assert approved.job.state == "PENDING"
     vote = approved.votes[0]
     assert (vote.principal, vote.via, vote.reason) == ("ann", "console", "the invoice is right")
@@ -65,7 +65,7 @@ def test_keys_alone_decide(console: ConsoleSite, page: Page) -> None:
     page.keyboard.type("not ours")
     page.keyboard.press("Enter")
     expect(page.get_by_role("status")).to_contain_text("You rejected it")
-    states = [console.client(console.ann).job(each.id).state for each in (first, second)]
+    states = [console.client(console.ann).get_job(each.id).state for each in (first, second)]
     assert states == ["PENDING", "DENIED"]
 
 
@@ -110,7 +110,7 @@ def test_two_people_decide_at_one_moment_and_both_see_who(
     state = {"PENDING": ("Approved", "ann"), "DENIED": ("Rejected", "bob")}
     for page in two_pages:
         expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
-    decided, who = state[console.client(console.ann).job(job.id).state]
+    decided, who = state[console.client(console.ann).get_job(job.id).state]
     for page in two_pages:
         expect(page.get_by_text(f"{decided} by {who}").first).to_be_visible()
 
@@ -134,7 +134,7 @@ def test_what_changes_under_an_open_page_is_shown_without_reloading(
         ann.edit(job.id, {"amount_cents": 30_000, "currency": "EUR", "to": "Acme"}, reason="typo")
         expect(page.get_by_role("heading", level=1)).to_contain_text("300.00 EUR")
     elif change == "policy":
-        ann.policy_put(POLICY + "  - {id: more, when: {topic: x}, decision: deny}\n")
+        ann.apply_policy(POLICY + "  - {id: more, when: {topic: x}, decision: deny}\n")
         expect(page.get_by_role("alert").get_by_text("The policy changed")).to_be_visible()
     else:
         console.client(console.payouts).touch("invoice:17", "2", summary="paid elsewhere")
@@ -152,12 +152,12 @@ def test_what_was_edited_since_it_was_shown_is_not_approved(console: ConsoleSite
     page.get_by_role("button", name="Approve", exact=True).click()
     expect(page.get_by_role("alert")).to_be_visible()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Mallory")
-    assert console.client(console.ann).job(job.id).state == "APPROVAL"
+    assert console.client(console.ann).get_job(job.id).state == "APPROVAL"
     expect(page.locator("table.diff")).to_contain_text("Mallory")
 
 
 def test_a_yes_is_undone_within_the_grace(console: ConsoleSite, page: Page) -> None:
-    console.client(console.ann).policy_put(TWO)
+    console.client(console.ann).apply_policy(TWO)
     job = console.submit()
     console.client(console.bob).approve(job.id)
     opened(console, page, console.ann, job.id)
@@ -166,7 +166,7 @@ def test_a_yes_is_undone_within_the_grace(console: ConsoleSite, page: Page) -> N
     expect(page.get_by_text("Approved by ann").first).to_be_visible()
     page.keyboard.press("u")
     expect(page.get_by_role("status")).to_contain_text("You withdrew your yes")
-    assert console.client(console.ann).job(job.id).state == "APPROVAL"
+    assert console.client(console.ann).get_job(job.id).state == "APPROVAL"
 
 
 def test_an_edit_is_previewed_and_then_kept(console: ConsoleSite, page: Page) -> None:
@@ -205,11 +205,11 @@ def test_own_requests_offer_no_decision_and_say_why(console: ConsoleSite, page: 
 
 
 def test_an_expired_request_says_so_under_an_open_page(console: ConsoleSite, page: Page) -> None:
-    console.client(console.ann).policy_put(POLICY.replace("quorum: 1,", "quorum: 1, expires_in: 2s,"))
+    console.client(console.ann).apply_policy(POLICY.replace("quorum: 1,", "quorum: 1, expires_in: 2s,"))
     job = console.submit()
     opened(console, page, console.ann, job.id)
     deadline = time.monotonic() + 20
-    while console.client(console.ann).job(job.id).state == "APPROVAL" and time.monotonic() < deadline:
+    while console.client(console.ann).get_job(job.id).state == "APPROVAL" and time.monotonic() < deadline:
         time.sleep(0.2)
     expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
     expect(page.get_by_text(re.compile("Expired|expired")).first).to_be_visible()

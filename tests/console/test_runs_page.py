@@ -61,7 +61,7 @@ def test_a_step_that_waits_is_approved_with_the_hash_that_was_shown(
     expect(steps.get_by_role("row", name=re.compile("send worker"))).to_contain_text("running")
     expect(page.get_by_role("region", name="Timeline")).to_contain_text("agree: bob approved it")
     (agree, _) = console.client(console.ann).call("GET", "workflow-runs", run.run_id)["steps"]
-    vote = console.client(console.ann).approval(agree["job_id"]).votes[0]
+    vote = console.client(console.ann).get_approval(agree["job_id"]).votes[0]
     assert (vote.principal, vote.via, vote.reason) == ("bob", "console", "the numbers are right")
 
 
@@ -95,7 +95,7 @@ def test_whoever_started_a_run_cancels_and_reruns_it(console: ConsoleSite, plain
     expect(page.get_by_role("status").first).to_contain_text("This is the new run")
     again = page.url.split("?")[0].rsplit("/", 1)[1]
     assert again != run.run_id
-    assert console.client(console.ann).workflow_run(again).state == "running"
+    assert console.client(console.ann).get_run(again).state == "running"
 
 
 def test_a_rerun_that_is_sent_twice_starts_one_run(console: ConsoleSite, page: Page) -> None:
@@ -197,7 +197,9 @@ def test_what_came_from_outside_is_text_and_hides_nothing(console: ConsoleSite, 
     trick = "<img src=x onerror=alert(1)> \u202egnp.exe \u200b \x1b[31m"
     run = worker.start_run("nightly", input={"note": trick, "link": "javascript:alert(1)"})
     worker.fail_run(run.run_id, run.fence, error="<b>over</b> \u202e")
-    console.client(console.ann).grant("deploy", pins={"note": trick}, reason="<script>alert(1)</script>")
+    console.client(console.ann).issue_grant(
+        "deploy", pins={"note": trick}, reason="<script>alert(1)</script>"
+    )
     console.sign_in(page, console.ann)
     for path in ("/runs", f"/runs/{run.run_id}", "/grants"):
         page.goto(f"{console.url}/console{path}")

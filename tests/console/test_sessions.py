@@ -180,7 +180,7 @@ def test_a_form_of_another_site_does_nothing(console: ConsoleSite, headers: dict
         sent = {name: console.url if value == "SELF" else value for name, value in headers.items()}
         answer = http.post(f"/console/approvals/{job.id}/approve", data={"reason": "x"}, headers=sent)
         assert (answer.status_code, answer.json()["code"]) == (403, "cross_site")
-    assert console.client(console.ann).job(job.id).state == "APPROVAL"
+    assert console.client(console.ann).get_job(job.id).state == "APPROVAL"
 
 
 def test_no_page_is_shown_inside_another(console: ConsoleSite, http: httpx2.Client) -> None:

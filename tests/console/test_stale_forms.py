@@ -25,7 +25,7 @@ def http(console: ConsoleSite) -> Iterator[httpx2.Client]:
 
 
 def state_of(console: ConsoleSite, job_id: str) -> str:
-    return console.client(console.ann).job(job_id).state
+    return console.client(console.ann).get_job(job_id).state
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject"])
@@ -85,7 +85,7 @@ def test_an_edit_of_a_version_that_is_gone_is_compared_and_not_saved(
     compared = page.get_by_role("region", name="Your text, compared with the request as it is now")
     expect(compared).to_contain_text("Mallory")
     expect(page.get_by_label("Payload (JSON)")).to_have_value(mine)
-    assert console.client(console.ann).job(job.id).payload == MORE
+    assert console.client(console.ann).get_job(job.id).payload == MORE
     page.get_by_role("button", name="Save the change").click()
     expect(page.get_by_role("status").first).to_contain_text("The request was changed")
 

@@ -116,7 +116,7 @@ def test_a_form_without_scripts_is_answered_with_a_page_and_decides_nothing(
     expect(page.get_by_role("alert").first).to_contain_text("The store has been unreachable since")
     private_postgres.start()
     site.server.wait_until_ready()
-    assert site.client(site.ann).job(job.id).state == "APPROVAL"
+    assert site.client(site.ann).get_job(job.id).state == "APPROVAL"
     page.get_by_role("link", name="Try again").click()
     expect(page.get_by_role("link", name="Pays 250.00 EUR to Acme in production")).to_be_visible()
 

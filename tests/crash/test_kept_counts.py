@@ -28,10 +28,10 @@ def test_starts_refused_with_503_are_in_the_stored_counts_though_the_server_is_k
 
     with Interlock(store=sqlite_url) as il:
         deadline = time.monotonic() + 60
-        while il.admission_stats().unavailable_503 < 2 and time.monotonic() < deadline:
+        while il.get_admission_stats().unavailable_503 < 2 and time.monotonic() < deadline:
             time.sleep(0.1)
         server.kill()
-        told = il.admission_stats(step="1m")
+        told = il.get_admission_stats(step="1m")
 
     assert (told.admitted, told.full_429, told.unavailable_503) == (1, 0, 2)
     assert sum(point.unavailable_503 for point in told.workflows[0].series) == 2

@@ -56,7 +56,7 @@ def il(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Interlock]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     with Interlock() as client:
-        client.policy_put("version: v1\ndefault: allow\n")
+        client.apply_policy("version: v1\ndefault: allow\n")
         yield client
 
 

@@ -63,12 +63,12 @@ def test_admission_on_a_temporary_server_passes_and_leaves_nothing(tmp_path: Pat
 def test_drills_on_a_deployment_take_back_what_they_made(deployment: tuple[str, str], tmp_path: Path) -> None:
     url, key = deployment
     with Interlock(url, key=key) as il:
-        before = (il.policy_get().snapshot, il.limits().items)
+        before = (il.get_policy().snapshot, il.limits().items)
         for words in (("admission", "--crowds", "10"), ("approvals", "--people", "4")):
             said = drill(*words, "--url", url, "--key", key, "--json", folder=tmp_path)
             assert said.returncode == 0, said.stdout + said.stderr
             assert json.loads(said.stdout)["left_behind"] == []
-        assert (il.policy_get().snapshot, il.limits().items) == before
+        assert (il.get_policy().snapshot, il.limits().items) == before
         assert {run.state for run in il.runs().items} == {"succeeded"}
         assert {job.state for job in il.jobs().items} <= {"CANCELLED", "DENIED"}
         members = il.call("GET", "principals", query={"limit": 200})["items"]

@@ -71,7 +71,7 @@ def test_the_example_answers_beside_the_applications_own_paths(example: tuple[st
         assert json.load(own) == {"interlock": "/interlock/docs"}
     with Interlock(f"{url}/interlock", key=key) as client:
         submitted = client.submit("knowledge.read", payload={"n": 1})
-        assert client.job(submitted.id).id == submitted.id
+        assert client.get_job(submitted.id).id == submitted.id
 
 
 @contextlib.asynccontextmanager

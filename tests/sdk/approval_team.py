@@ -28,7 +28,7 @@ class ApprovalTeam:
         store = f"sqlite:///{path}/interlock.db"
         self.il = Interlock(store=store)
         self.ail = AsyncInterlock(store=store)
-        self.il.policy_put(POLICY)
+        self.il.apply_policy(POLICY)
         self.ann, self.bob = self.person("ann"), self.person("bob")
         self.seen: list[bytes] = []
 
@@ -39,7 +39,7 @@ class ApprovalTeam:
 
     def approve(self, job: Job) -> None:
         """Say yes to exactly what is shown, and remember it."""
-        shown = self.ann.approval(job.id)
+        shown = self.ann.get_approval(job.id)
         self.seen.append(canonical(shown.payload))
         self.ann.approve(job.id, job_hash=shown.job.job_hash)
 

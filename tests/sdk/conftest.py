@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def il(path: Path) -> Iterator[Interlock]:
     with Interlock(store=f"sqlite:///{path}") as il:
-        il.policy_put({"version": "v1", "default": "allow", "rules": []})
+        il.apply_policy({"version": "v1", "default": "allow", "rules": []})
         yield il
 
 

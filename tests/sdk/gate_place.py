@@ -40,7 +40,7 @@ def opened(
     store = request.getfixturevalue("sqlite_url" if engine == "SQLite" else "postgres_url")
     if kind == "embedded":
         with Interlock(store=store) as il:
-            il.policy_put(POLICY)
+            il.apply_policy(POLICY)
             issued = il.call(
                 "POST", "principals", "ann", "keys", body={"kind": "person", "roles": ["review"]}
             )
@@ -51,7 +51,7 @@ def opened(
     admin = server.create_key("root", roles="admin,review").key
     agent = server.create_key("payer", kind="agent", roles="submit").key
     with Interlock(server.url, admin) as person, Interlock(server.url, agent) as il:
-        person.policy_put(POLICY)
+        person.apply_policy(POLICY)
         yield Place(il, person)
 
 

@@ -46,9 +46,9 @@ def until(condition: Callable[[], bool]) -> None:
 @both
 def test_the_block_holds_a_running_run_and_completes_it(team: ApprovalTeam, kind: str) -> None:
     seen: list[str] = []
-    held = block(team, kind, lambda held: seen.append(team.il.workflow_run(held.now.run_id).state))
+    held = block(team, kind, lambda held: seen.append(team.il.get_run(held.now.run_id).state))
     assert seen == ["running"]
-    assert team.il.workflow_run(held.now.run_id).state == "succeeded"
+    assert team.il.get_run(held.now.run_id).state == "succeeded"
     assert held.fence == held.now.fence
     assert not held.lost
     assert team.il.limits().active == 0
@@ -68,7 +68,7 @@ def test_stats_tell_full_from_admitted(team: ApprovalTeam) -> None:
     team.il.start_run("nightly")
     with pytest.raises(Full):
         team.il.start_run("nightly")
-    stats = team.il.admission_stats(window="10m")
+    stats = team.il.get_admission_stats(window="10m")
     assert (stats.admitted, stats.unavailable_503) == (1, 0)
     assert stats.full_429 >= 1
     assert [row.workflow for row in stats.workflows] == ["nightly"]
@@ -90,10 +90,10 @@ def test_the_slot_is_renewed_for_as_long_as_the_block_takes(team: ApprovalTeam, 
     def work(held: Any) -> None:
         first = held.now.slot_expires_at
         until(lambda: held.now.slot_expires_at > first)
-        until(lambda: (team.il.workflow_run(held.now.run_id).ended_at or 0) == 0 and not held.lost)
+        until(lambda: (team.il.get_run(held.now.run_id).ended_at or 0) == 0 and not held.lost)
 
     held = block(team, kind, work, ttl=3)
-    assert team.il.workflow_run(held.now.run_id).state == "succeeded"
+    assert team.il.get_run(held.now.run_id).state == "succeeded"
 
 
 @both
@@ -115,7 +115,7 @@ def test_a_run_that_was_cancelled_is_noticed_inside_the_block(team: ApprovalTeam
 
     held = block(team, kind, work, ttl=1)
     assert held.lost
-    assert team.il.workflow_run(held.now.run_id).state == "cancelled"
+    assert team.il.get_run(held.now.run_id).state == "cancelled"
 
 
 @both
@@ -144,7 +144,7 @@ def test_whoever_waited_in_line_for_longer_than_the_ttl_still_holds_the_slot(
     held = block(team, kind, lambda held: lost.append(held.lost), ttl=1, wait=30)
     freeing.join()
     assert lost == [False]
-    assert team.il.workflow_run(held.now.run_id).state == "succeeded"
+    assert team.il.get_run(held.now.run_id).state == "succeeded"
 
 
 def test_a_server_that_is_gone_means_lost_once_the_time_is_over(team: ApprovalTeam, serve: Any) -> None:
@@ -156,7 +156,7 @@ def test_a_server_that_is_gone_means_lost_once_the_time_is_over(team: ApprovalTe
         server.kill()
         until(lambda: held.lost)
     until(lambda: team.il.limits().running == 0)
-    assert team.il.workflow_run(held.now.run_id).state == "lost"
+    assert team.il.get_run(held.now.run_id).state == "lost"
 
 
 def test_one_hold_can_be_entered_again(team: ApprovalTeam) -> None:
@@ -188,7 +188,7 @@ def test_a_named_block_is_entered_again_while_its_run_goes_on(team: ApprovalTeam
     left = team.il.start_run("w", key="nightly-2030-01-01")  # by a process that died since
     held = block(team, kind, lambda held: None, key="nightly-2030-01-01")
     assert held.run_id == left.run_id
-    assert team.il.workflow_run(left.run_id).state == "succeeded"
+    assert team.il.get_run(left.run_id).state == "succeeded"
 
 
 def test_the_operations_speak_of_runs_and_limits(team: ApprovalTeam) -> None:

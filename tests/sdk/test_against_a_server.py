@@ -30,7 +30,7 @@ class Site:
         )
         self.ann = Interlock(self.server.url, person)
         with Interlock(self.server.url, admin) as il:
-            il.policy_put(POLICY)
+            il.apply_policy(POLICY)
 
     def close(self) -> None:
         self.agent.close()

@@ -113,7 +113,7 @@ def test_a_payload_that_is_not_json_never_leaves(kind: str, payload: object) -> 
 def test_an_id_cannot_climb_out_of_its_path(kind: str, job_id: str) -> None:
     with serving(in_turn(JOB)) as server:
         try:
-            called(kind, server.url, "job", job_id)
+            called(kind, server.url, "get_job", job_id)
         except InvalidRequest:
             assert server.received == []
         else:
@@ -154,7 +154,7 @@ def test_threads_share_one_client() -> None:
         def read(thread: int) -> None:
             for n in range(20):
                 job_id = f"job_{thread}_{n}"
-                if il.job(job_id).id != job_id:
+                if il.get_job(job_id).id != job_id:
                     wrong.append(job_id)
 
         threads = [threading.Thread(target=read, args=(n,)) for n in range(8)]
@@ -178,6 +178,6 @@ async def test_a_cancelled_call_leaves_the_client_usable() -> None:
         async with AsyncInterlock(server.url) as il:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05):
-                    await il.job("slow")
+                    await il.get_job("slow")
             held.set()
-            assert (await il.job("quick")).id == "job_1"
+            assert (await il.get_job("quick")).id == "job_1"

@@ -25,7 +25,7 @@ ALLOW = {"version": "v1", "default": "allow", "rules": []}
 def store(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path}/interlock.db"
     with Interlock(store=url) as il:
-        il.policy_put(ALLOW)
+        il.apply_policy(ALLOW)
     return url
 
 
@@ -42,7 +42,7 @@ def test_nothing_is_opened_before_the_first_call(tmp_path: Path) -> None:
 def test_clients_of_one_store_share_one_service_until_the_last_leaves(store: str) -> None:
     one, two, three = Interlock(store=store), Interlock(store=store), AsyncInterlock(store=store)
     job = one.submit("a.b", {"n": 1})
-    assert two.job(job.id) == one.job(job.id) == asyncio.run(three.job(job.id))
+    assert two.get_job(job.id) == one.get_job(job.id) == asyncio.run(three.get_job(job.id))
     assert services() == 1
     one.close()
     two.close()
@@ -54,15 +54,15 @@ def test_clients_of_one_store_share_one_service_until_the_last_leaves(store: str
 def test_permit_keys_are_rotated_by_either_client(store: str) -> None:
     async def rotated() -> list[str]:
         async with AsyncInterlock(store=store) as il:
-            return [each.kid for each in (await il.rotate_permit_keys(revoke=True)).keys]
+            return [each.kid for each in (await il.rotate_signing_keys(revoke=True)).keys]
 
     with Interlock(store=store) as il:
-        (first,) = (each.kid for each in il.permit_keys().keys)
-        old, new = (each.kid for each in il.rotate_permit_keys(lead_seconds=600).keys)
+        (first,) = (each.kid for each in il.signing_keys().keys)
+        old, new = (each.kid for each in il.rotate_signing_keys(lead_seconds=600).keys)
         (last,) = asyncio.run(rotated())
         assert old == first
         assert len({first, new, last}) == 3
-        assert [each.kid for each in il.permit_keys().keys] == [last]
+        assert [each.kid for each in il.signing_keys().keys] == [last]
 
 
 def test_a_workflow_that_was_read_can_be_defined_again_by_either_client(store: str) -> None:
@@ -72,13 +72,13 @@ def test_a_workflow_that_was_read_can_be_defined_again_by_either_client(store: s
 
     with Interlock(store=store) as il:
         il.define_workflow("month", [{"id": "pay", "topic": "a.b"}, {"id": "ask", "kind": "approval"}])
-        steps = il.workflow("month").steps
+        steps = il.get_workflow("month").steps
         assert [(step.id, step.kind) for step in steps] == [("pay", "worker"), ("ask", "approval")]
         assert asyncio.run(defined_again(steps)).steps == steps
         assert [each.id for each in il.workflows().items] == ["copy", "month"]
         assert il.delete_workflow("copy").steps == steps
         run = il.start_run("month")
-        assert "run_start" in {entry.action for entry in il.run_timeline(run.run_id).items}
+        assert "run_start" in {entry.action for entry in il.get_run_timeline(run.run_id).items}
 
 
 def test_a_closed_client_opens_again_when_it_is_called(store: str) -> None:
@@ -86,13 +86,13 @@ def test_a_closed_client_opens_again_when_it_is_called(store: str) -> None:
     job = il.submit("a.b", {"n": 1})
     il.close()
     il.close()
-    assert il.job(job.id).id == job.id
+    assert il.get_job(job.id).id == job.id
     il.close()
 
 
 def test_memory_belongs_to_one_client_alone() -> None:
     with Interlock(store="memory:") as one, Interlock(store="memory:") as two:
-        one.policy_put(ALLOW)
+        one.apply_policy(ALLOW)
         one.submit("a.b", {"n": 1})
         assert len(one.jobs().items) == 1
         assert two.jobs().items == ()
@@ -103,7 +103,7 @@ def test_without_any_setting_the_store_is_a_file_in_this_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with Interlock() as il:
-        il.policy_put(ALLOW)
+        il.apply_policy(ALLOW)
     assert (tmp_path / ".interlock" / "interlock.db").exists()
 
 
@@ -178,12 +178,12 @@ def test_a_store_that_cannot_be_reached_is_unavailable() -> None:
 
 async def test_a_cancelled_call_ends_and_the_service_goes_on(store: str) -> None:
     async with AsyncInterlock(store=store) as ail:
-        await ail.policy_put({"version": "v1", "default": "require_human", "rules": []})
+        await ail.apply_policy({"version": "v1", "default": "require_human", "rules": []})
         job = await ail.submit("a.b", {"n": 1})
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await ail.wait(job.id)
-        assert (await ail.job(job.id)).state == "APPROVAL"
+        assert (await ail.get_job(job.id)).state == "APPROVAL"
 
 
 def test_a_clients_store_is_where_the_client_was_made(
@@ -196,9 +196,9 @@ def test_a_clients_store_is_where_the_client_was_made(
         clients.append(Interlock())
     here, there = clients
     with here, there:
-        here.policy_put(ALLOW)
+        here.apply_policy(ALLOW)
         here.submit("a.b", {"n": 1})
-        there.policy_put(ALLOW)
+        there.apply_policy(ALLOW)
         assert (len(here.jobs().items), len(there.jobs().items)) == (1, 0)
     for name in ("here", "there"):
         assert (tmp_path / name / ".interlock" / "interlock.db").exists()

@@ -73,7 +73,7 @@ def test_whoever_waits_in_this_process_is_woken(team: ApprovalTeam, monkeypatch:
     waiting = threading.Thread(target=lambda: found.append(team.il.wait(job.id, timeout=50).state))
     waiting.start()
     threading.Event().wait(0.5)
-    team.il.cancel(job.id)
+    team.il.cancel_job(job.id)
     waiting.join(10)
     assert found == ["CANCELLED"]
 
@@ -82,7 +82,7 @@ def test_a_withdrawn_key_is_not_remembered(il: Interlock) -> None:
     job = il.submit("a.b", {})
     held = il.claim_job(job.id)
     il.begin_effect("pay:1", request_hash=HASH, permit=held.permit)
-    il.rotate_permit_keys(revoke=True)
+    il.rotate_signing_keys(revoke=True)
     with pytest.raises(Forbidden):
         il.begin_effect("pay:2", request_hash=HASH, permit=held.permit)
 
@@ -127,7 +127,7 @@ def test_a_fork_waits_for_a_call_that_is_under_way(
 
 def test_nothing_is_open_after_the_last_client_has_left(path: Path) -> None:
     il = Interlock(store=f"sqlite:///{path}")
-    il.policy_put(ALLOW)
+    il.apply_policy(ALLOW)
     il.submit("a.b", {})
     assert open_files_at(path)
     il.close()

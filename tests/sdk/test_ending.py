@@ -14,7 +14,7 @@ import atexit, asyncio, threading, time
 from concurrent.futures import ThreadPoolExecutor
 from interlock import AsyncInterlock, Interlock, Unavailable
 il = Interlock()
-il.policy_put("version: v1\\ndefault: allow\\n")
+il.apply_policy("version: v1\\ndefault: allow\\n")
 """
 
 

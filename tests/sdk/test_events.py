@@ -24,7 +24,7 @@ class Watched:
         self.actor = Interlock(url, key, store=store)
         self.blocking = Interlock(url, key, store=store)
         self._options = (url, key, store)
-        self.actor.policy_put(POLICY)
+        self.actor.apply_policy(POLICY)
 
     def submit(self, count: int) -> list[str]:
         return [self.actor.submit("read.page", {"n": n}).id for n in range(count)]

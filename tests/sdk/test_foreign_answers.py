@@ -34,7 +34,7 @@ class Proxy:
 @pytest.fixture
 async def il(tmp_path: Path) -> AsyncIterator[AsyncInterlock]:
     async with AsyncInterlock(store=f"sqlite:///{tmp_path}/interlock.db") as client:
-        await client.policy_put("version: v1\ndefault: allow\n")
+        await client.apply_policy("version: v1\ndefault: allow\n")
         yield client
 
 

@@ -97,7 +97,7 @@ def test_a_call_nobody_decides_in_time_is_expired(team: ApprovalTeam) -> None:
 
 
 def test_a_cancelled_request_is_a_conflict(team: ApprovalTeam) -> None:
-    @team.il.gate("pay.invoice", on_pending=lambda job: team.il.cancel(job.id))
+    @team.il.gate("pay.invoice", on_pending=lambda job: team.il.cancel_job(job.id))
     def pay(invoice: str) -> None:
         raise AssertionError("ran")
 
@@ -119,7 +119,7 @@ def test_without_waiting_it_is_still_pending_and_the_same_call_finds_it_again(te
     assert first.value.job_id == second.value.job_id
     assert "call again" in str(first.value)
     assert len(team.il.jobs().items) == 1
-    team.approve(team.il.job(str(first.value.job_id)))
+    team.approve(team.il.get_job(str(first.value.job_id)))
     pay("i-1")
     assert ran == ["i-1"]
     assert len(team.il.jobs().items) == 1
@@ -145,7 +145,7 @@ def test_a_new_process_finds_the_decision_that_was_made_meanwhile(team: Approval
 
     with pytest.raises(interlock.StillPending) as caught:
         gate_of(team.il)("i-1")
-    team.reject(team.il.job(str(caught.value.job_id)))
+    team.reject(team.il.get_job(str(caught.value.job_id)))
     with Interlock(store=team.il.store) as restarted, pytest.raises(interlock.Rejected):
         gate_of(restarted)("i-1")
 
@@ -236,7 +236,7 @@ def test_a_gated_call_waits_for_the_grace_and_for_a_second_yes_after_a_withdrawa
 
     def second_thoughts(job: Job) -> None:
         team.approve(job)
-        assert team.il.job(job.id).state == "PENDING"
+        assert team.il.get_job(job.id).state == "PENDING"
         team.ann.withdraw(job.id, "a moment")
         assert ran == []
         team.approve(job)
@@ -248,7 +248,7 @@ def test_a_gated_call_waits_for_the_grace_and_for_a_second_yes_after_a_withdrawa
 
     assert pay("i-1") == "i-1"
     assert ran == ["i-1"]
-    entries = team.il.history(team.il.jobs().items[0].id).items
+    entries = team.il.get_job_history(team.il.jobs().items[0].id).items
     at = {entry.action: entry.at for entry in reversed(entries) if entry.at}
     assert (at["claim"] - at["approve"]).total_seconds() >= 2
 

@@ -167,5 +167,5 @@ def test_a_hold_that_is_lost_before_the_function_begins_is_ambiguous_and_runs_no
 @pytest.fixture
 def embedded(sqlite_url: str) -> Any:
     with Interlock(store=sqlite_url) as il:
-        il.policy_put(POLICY)
+        il.apply_policy(POLICY)
         yield il

@@ -109,12 +109,12 @@ def test_a_call_that_raised_anything_else_is_ambiguous_until_a_person_says_that_
         pay("i-1")
     job_id = caught.value.job_id
     assert job_id is not None
-    assert place.il.job(job_id).state == "FAILED"
+    assert place.il.get_job(job_id).state == "FAILED"
     with pytest.raises(Ambiguous):
         place.il.retry_job(job_id)
     place.person.resolve_effect(f"call:{job_id}", "committed", evidence="I saw it", result="receipt by hand")
     assert pay("i-1") == "receipt by hand"
-    assert place.il.job(job_id).state == "SUCCEEDED"
+    assert place.il.get_job(job_id).state == "SUCCEEDED"
     assert bank.paid == ["i-1"]
 
 
@@ -126,7 +126,7 @@ def test_cancelling_a_call_that_was_begun_leaves_it_ambiguous(place: Place) -> N
         receipt = bank.transfer(invoice)
         seen.append(place.il.current().job.id)
         if invoice == "while it runs":
-            place.il.cancel(seen[-1])
+            place.il.cancel_job(seen[-1])
             return receipt
         raise RuntimeError("cut off")
 
@@ -134,9 +134,9 @@ def test_cancelling_a_call_that_was_begun_leaves_it_ambiguous(place: Place) -> N
         pay("while it runs")
     with pytest.raises(RuntimeError):
         pay("in doubt")
-    place.il.cancel(seen[-1])
+    place.il.cancel_job(seen[-1])
     for invoice, job_id in zip(("while it runs", "in doubt"), seen, strict=True):
-        assert place.il.job(job_id).state == "CANCELLED"
+        assert place.il.get_job(job_id).state == "CANCELLED"
         with pytest.raises(Ambiguous, match="resolve_effect"):
             pay(invoice)
     assert bank.paid == ["while it runs", "in doubt"]
@@ -191,7 +191,7 @@ def test_a_call_whose_lease_was_lost_is_ambiguous_and_its_late_result_refused(pl
         seen.append(call.lost)
         call._held.hold.failed(NotDoneYet(call))  # a renewal that was refused: no more of them
         deadline = time.monotonic() + 30
-        while place.il.job(call.job.id).state == "RUNNING" and not results:
+        while place.il.get_job(call.job.id).state == "RUNNING" and not results:
             assert time.monotonic() < deadline
             time.sleep(0.2)
             try:
@@ -231,10 +231,10 @@ def test_a_late_result_that_contradicts_what_was_said_stops_the_next_attempt(pla
     bank.raises = None
     (job,) = place.il.jobs().items
     place.person.resolve_effect(f"call:{job.id}", "not_committed", evidence="a wrong guess")
-    assert place.il.job(job.id).state == "PENDING"
+    assert place.il.get_job(job.id).state == "PENDING"
     with pytest.raises(Conflict):
-        place.il.complete(job.id, 1, "it did happen")
-    assert place.il.job(job.id).state == "FAILED"
+        place.il.complete_job(job.id, 1, "it did happen")
+    assert place.il.get_job(job.id).state == "FAILED"
     with pytest.raises(Ambiguous):
         pay("i-1")
     assert bank.paid == ["i-1"]
@@ -409,8 +409,8 @@ def test_nobody_else_may_claim_begin_or_settle_the_call(place: Place) -> None:
             attempt()
     with pytest.raises(Forbidden):
         place.person.reconcile_job(job.id, "committed", "forged")
-    place.il.complete(job.id, held.fence, "done")
-    assert place.il.job(job.id).result == "done"
+    place.il.complete_job(job.id, held.fence, "done")
+    assert place.il.get_job(job.id).result == "done"
 
 
 def test_a_worker_of_the_same_topic_is_offered_none_of_fifty_calls(place: Place) -> None:
@@ -420,7 +420,7 @@ def test_a_worker_of_the_same_topic_is_offered_none_of_fifty_calls(place: Place)
             _call_and_leave_it(place, f"i-{number}", number % 5)
         ordinary = place.il.submit("pay", {"invoice": "for a worker"})
         assert place.il.wait(ordinary.id, timeout=120).state == "SUCCEEDED"
-        assert place.il.job(ordinary.id).executor == "worker"
+        assert place.il.get_job(ordinary.id).executor == "worker"
     assert given == [ordinary.id]
     assert len(place.il.jobs(limit=100).items) == 51
 
@@ -440,7 +440,7 @@ def _call_and_leave_it(place: Place, invoice: str, how: int) -> None:
     job = place.il.jobs(limit=1).items[0]
     if how == 3:  # a person puts it back: it waits, for its caller
         place.person.resolve_effect(f"call:{job.id}", "not_committed", evidence="asked the bank")
-    assert place.il.job(job.id).state == ("FAILED" if how == 2 else "PENDING")
+    assert place.il.get_job(job.id).state == ("FAILED" if how == 2 else "PENDING")
 
 
 def _client_of_a_worker(place: Place) -> Interlock:

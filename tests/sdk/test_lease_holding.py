@@ -89,7 +89,7 @@ def test_a_session_renews_and_gives_back_what_is_its_own(clients: tuple[Interloc
     with ann.lease(RESOURCE, ttl=TTL, session="left") as held:
         time.sleep(TTL)
         assert not held.lost
-    assert ann.lease_record(held.now.lease_id).state == "released"
+    assert ann.get_lease(held.now.lease_id).state == "released"
 
 
 def test_after_a_long_wait_in_line_the_block_begins_with_a_whole_lifetime(
@@ -134,7 +134,7 @@ def test_a_clock_that_jumps_ahead_gives_up_early_and_nobody_takes_over_early(
         assert ann.check_lease(held.now.lease_id, held.fence).current
         taken = bob.acquire_lease(RESOURCE, wait_seconds=30)
         assert taken.since is not None
-        before = ann.lease_record(held.now.lease_id)
+        before = ann.get_lease(held.now.lease_id)
         assert before.expires_at is not None
         assert before.expires_at <= taken.since
 

@@ -258,7 +258,7 @@ def test_an_effect_under_a_lease_and_for_a_version(team: ApprovalTeam, bank: Ban
 def test_an_effect_under_a_grant_takes_one_use_that_fits_its_arguments(
     team: ApprovalTeam, bank: Bank
 ) -> None:
-    team.il.grant("refund", pins={"cents": {"max": 10}})
+    team.il.issue_grant("refund", pins={"cents": {"max": 10}})
     with pytest.raises(Denied) as dear:
         team.il.once("refund:2", bank.refund, "t", 11, grant="refund")
     assert (dear.value.code, bank.calls) == ("not_claimed", [])
@@ -283,7 +283,7 @@ def test_a_decorated_function_needs_its_grant_for_every_call(team: ApprovalTeam)
         ran.append(txn)
         return txn
 
-    team.il.grant("refund", pins={"txn": "t1"})
+    team.il.issue_grant("refund", pins={"txn": "t1"})
     assert (refund("t1"), refund("t1")) == ("t1", "t1")
     with pytest.raises(Denied):
         refund("t2")

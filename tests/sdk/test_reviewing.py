@@ -26,13 +26,13 @@ def il(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Interlock]:
     if request.param == "postgres":
         url = request.getfixturevalue("postgres_url")
     with Interlock(store=url) as client:
-        client.policy_put(POLICY)
+        client.apply_policy(POLICY)
         yield client
 
 
 def test_a_yes_to_what_was_shown_is_no_yes_to_what_it_became(il: Interlock) -> None:
     job = il.submit("pay.invoice", {"amount": 1})
-    shown = il.approval(job.id)
+    shown = il.get_approval(job.id)
     il.edit(job.id, {"amount": 9}, reason="more")
 
     for seen in (job, shown, job.id):
@@ -42,18 +42,18 @@ def test_a_yes_to_what_was_shown_is_no_yes_to_what_it_became(il: Interlock) -> N
         assert "payload.amount changed" in str(caught.value)
     with pytest.raises(Conflict):
         il.reject(shown, "no")
-    assert il.job(job.id).state == "APPROVAL"
-    assert il.approve(il.approval(job.id)).outcome == "approved"
+    assert il.get_job(job.id).state == "APPROVAL"
+    assert il.approve(il.get_approval(job.id)).outcome == "approved"
 
 
 def test_the_async_client_binds_its_yes_in_the_same_way(il: Interlock) -> None:
     async def story() -> str:
         async with AsyncInterlock(store=il.store) as ail:
-            shown = await ail.approval((await ail.submit("pay.invoice", {"amount": 1})).id)
+            shown = await ail.get_approval((await ail.submit("pay.invoice", {"amount": 1})).id)
             await ail.edit(shown.job_id, {"amount": 9}, reason="more")
             with pytest.raises(Conflict, match=r"payload\.amount changed"):
                 await ail.approve(shown)
-            return (await ail.approve(await ail.approval(shown.job_id))).outcome
+            return (await ail.approve(await ail.get_approval(shown.job_id))).outcome
 
     assert asyncio.run(story()) == "approved"
 
@@ -70,14 +70,14 @@ def test_a_request_that_a_rule_fails_on_is_denied_with_rule_expression_and_field
     assert (denied.rule, denied.expression, denied.field) == (
         "large", "payload.amount_cents > 10000", "payload.amount_cents",
     )  # fmt: skip
-    decision = il.job(denied.job_id or "").decision
+    decision = il.get_job(denied.job_id or "").decision
     assert decision is not None
     assert decision.failure is not None
     assert decision.failure.field == "payload.amount_cents"
 
 
 def test_a_policy_that_is_put_in_force_tells_what_it_reads_without_a_test(il: Interlock) -> None:
-    [warning] = il.policy_put(POLICY).warnings
+    [warning] = il.apply_policy(POLICY).warnings
     assert (warning.path, warning.line) == ("rules[1].if", 5)
     assert "has(payload.amount_cents)" in warning.reason
 
@@ -86,7 +86,7 @@ def test_a_yes_is_withdrawn_within_the_grace_and_says_where_it_was_given(il: Int
     job = il.submit("think.twice")
     review = il.approve(job)
     assert review.grace_until is not None
-    seen = il.job(job.id)
+    seen = il.get_job(job.id)
     assert (seen.state, seen.is_decided) == ("PENDING", False)
     assert seen.approval is not None
     assert seen.approval.votes[0].via == "sdk"
@@ -97,7 +97,7 @@ def test_a_yes_is_withdrawn_within_the_grace_and_says_where_it_was_given(il: Int
     undone = il.withdraw(job.id, "the wrong one")
 
     assert (undone.outcome, undone.state, undone.votes) == ("withdrawn", "APPROVAL", 0)
-    assert il.approval(job.id).on_approve == (
+    assert il.get_approval(job.id).on_approve == (
         "think.twice is released to workers with exactly this payload, 3600 seconds later unless a person who agreed "
         "takes it back"
     )
@@ -105,16 +105,16 @@ def test_a_yes_is_withdrawn_within_the_grace_and_says_where_it_was_given(il: Int
 
 def test_the_inbox_is_the_same_from_both_clients(il: Interlock) -> None:
     job = il.submit("pay.invoice")
-    mine = il.inbox()
+    mine = il.get_inbox()
 
     async def ask() -> tuple[list[str], int]:
         async with AsyncInterlock(store=il.store) as ail:
-            page = await ail.inbox(mine=False, topic="pay.*", order="newest")
-            return [item.job_id for item in page.items], (await ail.inbox_counts()).waiting
+            page = await ail.get_inbox(mine=False, topic="pay.*", order="newest")
+            return [item.job_id for item in page.items], (await ail.get_inbox_counts()).waiting
 
     assert asyncio.run(ask()) == ([job.id], 1)
     assert [(item.job_id, item.mine, item.why_not) for item in mine.items] == [(job.id, True, None)]
-    assert mine.counts == il.inbox_counts()
+    assert mine.counts == il.get_inbox_counts()
 
 
 def test_comments_and_questions_are_read_back_by_both_clients(il: Interlock) -> None:
@@ -125,6 +125,6 @@ def test_comments_and_questions_are_read_back_by_both_clients(il: Interlock) -> 
     async def answer() -> list[tuple[str, bool]]:
         async with AsyncInterlock(store=il.store) as ail:
             await ail.comment(job.id, "the first one bounced")
-            return [(each.kind, each.open) for each in (await ail.approval(job.id)).comments]
+            return [(each.kind, each.open) for each in (await ail.get_approval(job.id)).comments]
 
     assert asyncio.run(answer()) == [("ask", False), ("comment", False)]

@@ -53,11 +53,11 @@ POLICY = success(snapshot="sha256:1")
 KEYS = success(keys=[])
 WORKFLOW = success(id="month", steps=[])
 # Asked by POST, for they have a body; nothing comes of them.
-QUESTIONS = {"policy_evaluate", "policy_simulate", "check_lease", "look"}
+QUESTIONS = {"evaluate_policy", "simulate_policy", "check_lease", "look"}
 
 ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, str, str, Any]]] = [
-    ("job", ("job_1",), {}, JOB, ("GET", "/api/v1/jobs/job_1", "", None)),
-    ("settings", (), {}, success(version="1"), ("GET", "/api/v1/settings", "", None)),
+    ("get_job", ("job_1",), {}, JOB, ("GET", "/api/v1/jobs/job_1", "", None)),
+    ("get_settings", (), {}, success(version="1"), ("GET", "/api/v1/settings", "", None)),
     ("look", ("job_1",), {}, success(viewers=[]), ("POST", "/api/v1/approvals/job_1/look", "", None)),
     (
         "sessions",
@@ -101,10 +101,10 @@ ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, st
         PAGE,
         ("GET", "/api/v1/jobs", "state=PENDING&limit=5", None),
     ),
-    ("cancel", ("job_1",), {}, JOB, ("POST", "/api/v1/jobs/job_1/cancel", "", None)),
+    ("cancel_job", ("job_1",), {}, JOB, ("POST", "/api/v1/jobs/job_1/cancel", "", None)),
     ("retry_job", ("job_1",), {}, JOB, ("POST", "/api/v1/jobs/job_1/retry", "", None)),
     (
-        "history",
+        "get_job_history",
         ("job_1",),
         {"cursor": "a b"},
         PAGE,
@@ -112,13 +112,13 @@ ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, st
     ),
     ("approvals", (), {"state": "pending"}, PAGE, ("GET", "/api/v1/approvals", "state=pending", None)),
     (
-        "inbox",
+        "get_inbox",
         (),
         {"mine": False, "topic": "pay.*", "q": "a b"},
         PAGE,
         ("GET", "/api/v1/inbox", "mine=false&topic=pay.%2A&q=a+b", None),
     ),
-    ("inbox_counts", (), {}, success(waiting_for_me=3), ("GET", "/api/v1/inbox/counts", "", None)),
+    ("get_inbox_counts", (), {}, success(waiting_for_me=3), ("GET", "/api/v1/inbox/counts", "", None)),
     (
         "approve",
         ("job_1",),
@@ -141,33 +141,33 @@ ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, st
         JOB,
         ("POST", "/api/v1/approvals/job_1/edit", "", {"payload": {"a": 1}, "reason": "less"}),
     ),
-    ("policy_get", (), {}, POLICY, ("GET", "/api/v1/policy", "", None)),
-    ("policy_put", ({"version": "v1"},), {}, POLICY, ("PUT", "/api/v1/policy", "", {"version": "v1"})),
+    ("get_policy", (), {}, POLICY, ("GET", "/api/v1/policy", "", None)),
+    ("apply_policy", ({"version": "v1"},), {}, POLICY, ("PUT", "/api/v1/policy", "", {"version": "v1"})),
     (
-        "policy_put",
+        "apply_policy",
         ({"version": "v1"},),
         {"expecting": "sha256:1"},
         POLICY,
         ("PUT", "/api/v1/policy", "expecting=sha256%3A1", {"version": "v1"}),
     ),
-    ("policy_snapshots", (), {}, PAGE, ("GET", "/api/v1/policy/snapshots", "", None)),
-    ("policy_snapshot", ("sha256:1",), {}, POLICY, ("GET", "/api/v1/policy/snapshots/sha256%3A1", "", None)),
+    ("snapshots", (), {}, PAGE, ("GET", "/api/v1/policy/snapshots", "", None)),
+    ("get_snapshot", ("sha256:1",), {}, POLICY, ("GET", "/api/v1/policy/snapshots/sha256%3A1", "", None)),
     (
-        "policy_rollback",
+        "roll_back_policy",
         ("sha256:1",),
         {},
         POLICY,
         ("POST", "/api/v1/policy/rollback", "", {"snapshot": "sha256:1"}),
     ),
     (
-        "policy_evaluate",
+        "evaluate_policy",
         ({"topic": "pay"},),
         {},
         success(decision="allow"),
         ("POST", "/api/v1/policy/evaluate", "", {"topic": "pay"}),
     ),
     (
-        "policy_simulate",
+        "simulate_policy",
         ("version: v1",),
         {},
         success(snapshot="sha256:1"),
@@ -187,9 +187,9 @@ ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, st
         WORKFLOW,
         ("PUT", "/api/v1/workflows/month", "", {"steps": [{"id": "pay", "topic": "a.b"}]}),
     ),
-    ("workflow", ("month",), {}, WORKFLOW, ("GET", "/api/v1/workflows/month", "", None)),
+    ("get_workflow", ("month",), {}, WORKFLOW, ("GET", "/api/v1/workflows/month", "", None)),
     ("workflows", (), {"limit": 3}, PAGE, ("GET", "/api/v1/workflows", "limit=3", None)),
-    ("run_timeline", ("run_1",), {}, PAGE, ("GET", "/api/v1/workflow-runs/run_1/timeline", "", None)),
+    ("get_run_timeline", ("run_1",), {}, PAGE, ("GET", "/api/v1/workflow-runs/run_1/timeline", "", None)),
     (  # What nobody said is not sent, not even as its default: the request that a key stands for would be another.
         "approve_step",
         ("run_1", "ask"),
@@ -202,16 +202,16 @@ ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, st
             {"reason": "", "job_hash": "sha256:0"},
         ),
     ),
-    ("permit_keys", (), {}, KEYS, ("GET", "/api/v1/keys", "", None)),
+    ("signing_keys", (), {}, KEYS, ("GET", "/api/v1/keys", "", None)),
     (
-        "rotate_permit_keys",
+        "rotate_signing_keys",
         (),
         {"revoke": True},
         KEYS,
         ("POST", "/api/v1/keys/rotate", "", {"lead_seconds": 300, "revoke": True}),
     ),
-    ("audit", (), {"subject": "job_1"}, PAGE, ("GET", "/api/v1/audit", "subject=job_1", None)),
-    ("health", (), {}, success(status="ready"), ("GET", "/readyz", "", None)),
+    ("audit_entries", (), {"subject": "job_1"}, PAGE, ("GET", "/api/v1/audit", "subject=job_1", None)),
+    ("get_health", (), {}, success(status="ready"), ("GET", "/readyz", "", None)),
     ("call", ("GET", "a b", "c/d"), {"query": {"q": 1}}, PAGE, ("GET", "/api/v1/a%20b/c%2Fd", "q=1", None)),
 ]
 
@@ -253,8 +253,8 @@ def test_a_named_change_has_the_same_key_in_every_process_and_for_every_client(k
         for _ in range(2):
             called(kind, server.url, "submit", "a.b", {"x": 1}, key="invoice 7")
         called(kind, server.url, "submit", "a.c", {"x": 1}, key="invoice 7")
-        called(kind, server.url, "cancel", "job_1", key="invoice 7")
-        called(kind, server.url, "cancel", "job_2", key="invoice 7")
+        called(kind, server.url, "cancel_job", "job_1", key="invoice 7")
+        called(kind, server.url, "cancel_job", "job_2", key="invoice 7")
     keys = [request.headers["idempotency-key"] for request in server.received]
     assert keys[0] == keys[1] == "sha256:" + NAMED
     assert len(set(keys)) == 4
@@ -282,8 +282,8 @@ def test_what_a_verb_is_about_may_follow_without_its_name(kind: str) -> None:
     effect = success(action_id="a", state="COMMITTED")
     with serving(in_turn(REVIEW, JOB, JOB, effect, effect)) as server:
         called(kind, server.url, "reject", "job_1", "no")
-        called(kind, server.url, "complete", "job_1", 7, {"id": 1})
-        called(kind, server.url, "fail", "job_1", 7, "broken")
+        called(kind, server.url, "complete_job", "job_1", 7, {"id": 1})
+        called(kind, server.url, "fail_job", "job_1", 7, "broken")
         called(kind, server.url, "commit_effect", "a", 1, {"id": 1})
         called(kind, server.url, "resolve_effect", "a", "committed", "the bank says so")
     assert [sent(server, place)[3] for place in range(5)] == [

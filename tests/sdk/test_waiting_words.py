@@ -28,7 +28,7 @@ def words() -> list[str]:
 def il(tmp_path: Path, retries: list[Retry], words: list[str]) -> Iterator[Interlock]:
     store = f"sqlite:///{tmp_path}/interlock.db"
     with Interlock(store=store, on_retry=retries.append, on_wait=words.append) as client:
-        client.policy_put(ASKING)
+        client.apply_policy(ASKING)
         yield client
 
 
@@ -81,7 +81,7 @@ def test_a_gate_without_wait_prints_once_whom_it_waits_for(
     def reject_later() -> None:
         while not words:
             pass
-        il.cancel(asked[0])
+        il.cancel_job(asked[0])
 
     deciding = threading.Thread(target=reject_later)
     deciding.start()

@@ -38,7 +38,7 @@ def il(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Interlock]:
     """A client of an embedded store that allows everything and retries soon."""
     monkeypatch.setenv("INTERLOCK_RETRY_BASE_SECONDS", "0.05")
     with Interlock(store=f"sqlite:///{tmp_path}/interlock.db") as client:
-        client.policy_put(POLICY)
+        client.apply_policy(POLICY)
         yield client
 
 
@@ -72,10 +72,10 @@ def test_a_plain_function_gets_the_job_and_its_result_completes_it(il: Interlock
         return {"paid": work.payload["cents"]}
 
     assert watched.run() == [Settled.SUCCEEDED]
-    done = il.job(job.id)
+    done = il.get_job(job.id)
     assert (done.state, done.result, done.attempt) == ("SUCCEEDED", {"paid": 5}, 1)
     (work,) = seen
-    permit = verify_permit(work.permit, il.permit_keys(), job_hash=job.job_hash, job_id=job.id)
+    permit = verify_permit(work.permit, il.signing_keys(), job_hash=job.job_hash, job_id=job.id)
     assert (permit.fence, work.fence, work.attempt, work.topic) == (1, 1, 1, "pay.one")
 
 
@@ -129,7 +129,7 @@ def test_what_a_handler_says_of_its_failure_is_kept(
         raise error
 
     watched.run()
-    ended = il.job(job.id)
+    ended = il.get_job(job.id)
     assert (ended.state, ended.error) == (state, kept)
 
 
@@ -144,10 +144,10 @@ def test_an_unexpected_error_is_tried_again_and_its_message_stays_here(il: Inter
         return "fine"
 
     assert watched.run() == [Settled.RETRYING, Settled.SUCCEEDED]
-    assert il.job(job.id).result == "fine"
-    failed = [entry for entry in il.history(job.id).items if entry.action == "fail"]
+    assert il.get_job(job.id).result == "fine"
+    failed = [entry for entry in il.get_job_history(job.id).items if entry.action == "fail"]
     assert len(failed) == 1
-    assert "hunter2" not in str(il.history(job.id))
+    assert "hunter2" not in str(il.get_job_history(job.id))
 
 
 def test_the_kept_error_names_type_and_place_but_not_the_message(il: Interlock) -> None:
@@ -159,7 +159,7 @@ def test_the_kept_error_names_type_and_place_but_not_the_message(il: Interlock) 
         raise ValueError("password=hunter2")
 
     assert watched.run() == [Settled.FAILED]
-    error = il.job(job.id).error
+    error = il.get_job(job.id).error
     assert error["type"] == "ValueError"
     assert error["where"][-1].startswith("test_worker.py:")
     assert "hunter2" not in str(error)
@@ -193,7 +193,7 @@ def test_a_lease_is_renewed_for_as_long_as_the_work_takes(il: Interlock) -> None
         return work.fence
 
     assert watched.run() == [Settled.SUCCEEDED]
-    done = il.job(job.id)
+    done = il.get_job(job.id)
     assert (done.state, done.attempt, done.result) == ("SUCCEEDED", 1, 1)
     assert left[0] > 0
 
@@ -205,7 +205,7 @@ def test_a_coroutine_is_cancelled_when_its_job_is_lost_and_says_nothing_more(il:
 
     @watched.worker.handler("a")
     async def hang(work: AsyncWork) -> None:
-        il.cancel(job.id)
+        il.cancel_job(job.id)
         try:
             await asyncio.sleep(HANG_SECONDS)
         except asyncio.CancelledError:
@@ -214,7 +214,7 @@ def test_a_coroutine_is_cancelled_when_its_job_is_lost_and_says_nothing_more(il:
 
     assert watched.run() == [Settled.LOST]
     assert ended == ["cancelled"]
-    assert il.job(job.id).state == "CANCELLED"
+    assert il.get_job(job.id).state == "CANCELLED"
 
 
 def test_a_thread_is_told_when_its_job_is_lost(il: Interlock) -> None:
@@ -224,7 +224,9 @@ def test_a_thread_is_told_when_its_job_is_lost(il: Interlock) -> None:
 
     @watched.worker.handler("a")
     def watch(work: Work) -> None:
-        told.append((bool(work.lost), il.cancel(job.id).state, work.lost.wait(HANG_SECONDS), bool(work.lost)))
+        told.append(
+            (bool(work.lost), il.cancel_job(job.id).state, work.lost.wait(HANG_SECONDS), bool(work.lost))
+        )
         try:
             work.checkpoint(1)
         except LeaseLost as lost:
@@ -264,8 +266,8 @@ def test_a_signal_lets_what_was_begun_finish_and_takes_nothing_more(
         return "finished"
 
     worker.run()
-    assert il.job(first.id).result == "finished"
-    assert il.job(second.id).state == "PENDING"
+    assert il.get_job(first.id).result == "finished"
+    assert il.get_job(second.id).state == "PENDING"
 
 
 def test_work_that_outlasts_the_drain_is_given_back_without_counting_an_attempt(il: Interlock) -> None:
@@ -283,7 +285,7 @@ def test_work_that_outlasts_the_drain_is_given_back_without_counting_an_attempt(
     assert begun.wait(HANG_SECONDS)
     worker.stop()
     thread.join(HANG_SECONDS)
-    returned = il.job(job.id)
+    returned = il.get_job(job.id)
     assert (returned.state, returned.attempt) == ("PENDING", 1)
 
 

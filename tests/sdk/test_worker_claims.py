@@ -60,7 +60,7 @@ class LateBack(Claims):
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[AsyncInterlock]:
     async with AsyncInterlock(store=f"sqlite:///{tmp_path}/interlock.db") as opened:
-        await opened.policy_put("version: v1\ndefault: allow\n")
+        await opened.apply_policy("version: v1\ndefault: allow\n")
         yield opened
 
 

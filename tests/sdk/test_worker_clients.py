@@ -26,7 +26,7 @@ def echo(work: Work) -> Any:
 
 def test_a_worker_of_a_client_in_memory_works_for_that_client() -> None:
     with Interlock(store="memory:") as il:
-        il.policy_put(ALLOW)
+        il.apply_policy(ALLOW)
         job = il.submit("a", {"n": 1})
         worker = Worker(il, jobs_max=1)
         worker.handler("a")(echo)
@@ -34,18 +34,18 @@ def test_a_worker_of_a_client_in_memory_works_for_that_client() -> None:
         thread.start()
         assert il.wait(job.id, HANG_SECONDS).result == {"n": 1}
         thread.join(HANG_SECONDS)
-        assert il.job(job.id).state == "SUCCEEDED"
+        assert il.get_job(job.id).state == "SUCCEEDED"
 
 
 async def test_a_worker_does_not_close_the_client_that_it_was_given() -> None:
     async with AsyncInterlock(store="memory:") as il:
-        await il.policy_put(ALLOW)
+        await il.apply_policy(ALLOW)
         job = await il.submit("a", {"n": 1})
         worker = Worker(il, jobs_max=1)
         worker.handler("a")(echo)
         async with asyncio.timeout(HANG_SECONDS):
             await worker.serve()
-        assert (await il.job(job.id)).state == "SUCCEEDED"
+        assert (await il.get_job(job.id)).state == "SUCCEEDED"
 
 
 def test_a_worker_is_as_patient_as_its_client_and_tells_the_same_hook() -> None:
@@ -68,7 +68,7 @@ def test_a_worker_is_as_patient_as_its_client_and_tells_the_same_hook() -> None:
 
 async def test_a_worker_that_is_cancelled_leaves_no_task_and_gives_its_jobs_back(tmp_path: Path) -> None:
     async with AsyncInterlock(store=f"sqlite:///{tmp_path}/interlock.db") as il:
-        await il.policy_put(ALLOW)
+        await il.apply_policy(ALLOW)
         job = await il.submit("a", {})
         worker, begun = Worker(il, concurrency=1), asyncio.Event()
 
@@ -86,7 +86,7 @@ async def test_a_worker_that_is_cancelled_leaves_no_task_and_gives_its_jobs_back
                 await serving
             await asyncio.sleep(0)  # what was told to end ends in the loop's next turn
         assert asyncio.all_tasks() == before
-        assert (await il.job(job.id)).state == "PENDING"
+        assert (await il.get_job(job.id)).state == "PENDING"
 
 
 async def test_signals_are_the_programs_again_once_a_worker_is_done() -> None:
@@ -100,7 +100,7 @@ async def test_signals_are_the_programs_again_once_a_worker_is_done() -> None:
 
 def test_a_worker_that_has_ended_can_be_run_again() -> None:
     with Interlock(store="memory:") as il:
-        il.policy_put(ALLOW)
+        il.apply_policy(ALLOW)
         worker = Worker(il, concurrency=1, jobs_max=2)
 
         @worker.handler("a")
@@ -111,4 +111,4 @@ def test_a_worker_that_has_ended_can_be_run_again() -> None:
         for _ in range(2):
             jobs = [il.submit("a", n) for n in (1, 2)]
             worker.run()
-            assert [il.job(job.id).state for job in jobs] == ["SUCCEEDED"] * 2
+            assert [il.get_job(job.id).state for job in jobs] == ["SUCCEEDED"] * 2

@@ -20,7 +20,7 @@ from interlock.sdk.retry import NO_RETRIES
 def il(tmp_path: Path) -> Iterator[Interlock]:
     """A client of an embedded store that allows everything."""
     with Interlock(store=f"sqlite:///{tmp_path}/interlock.db") as client:
-        client.policy_put("version: v1\ndefault: allow\n")
+        client.apply_policy("version: v1\ndefault: allow\n")
         yield client
 
 
@@ -87,7 +87,7 @@ def test_a_policy_tightened_between_yes_and_run_stops_the_call(il: Interlock) ->
 
     with pytest.raises(NotDone, match="first time"):
         run()
-    il.policy_put("version: v1\ndefault: deny\n")
+    il.apply_policy("version: v1\ndefault: deny\n")
     with pytest.raises(Denied):
         run()
     assert only_job(il)[0] == "DENIED"
@@ -142,7 +142,7 @@ def test_a_call_whose_job_is_lost_stops_renewing_it_and_its_result_is_refused(
     def lose_it() -> None:
         call = il.current()
         seen.append(call.lost)
-        il.release(call.job.id, call.fence)
+        il.release_job(call.job.id, call.fence)
 
     def is_refused() -> bool:
         return bool(il.conflicts(kind="stale_fence").items)

@@ -16,7 +16,7 @@ HANG_SECONDS = 60
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[AsyncInterlock]:
     opened = AsyncInterlock(store=f"sqlite:///{tmp_path}/interlock.db")
-    await opened.policy_put("version: v1\ndefault: allow\n")
+    await opened.apply_policy("version: v1\ndefault: allow\n")
     yield opened
     await opened.close()
 
@@ -34,12 +34,12 @@ async def play(client: AsyncInterlock, worker: Worker, max_attempts: int = 1) ->
     beside = await client.submit("calm", {})
     serving = asyncio.create_task(worker.serve())
     async with asyncio.timeout(HANG_SECONDS):
-        while (job := await client.job(quits.id)).state not in ("FAILED", "SUCCEEDED"):
+        while (job := await client.get_job(quits.id)).state not in ("FAILED", "SUCCEEDED"):
             assert not serving.done()
             await asyncio.sleep(0.02)
         ended.set()
         await serving
-    assert (await client.job(beside.id)).state == "SUCCEEDED"
+    assert (await client.get_job(beside.id)).state == "SUCCEEDED"
     return job.state, job.error["message"]
 
 

@@ -18,10 +18,10 @@ class Aligned:
     """A client whose first job ends in the very moment in which the claim of the second is answered."""
 
     def __init__(self, client: AsyncInterlock, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._claim, self._complete = client.claim_jobs, client.complete
+        self._claim, self._complete = client.claim_jobs, client.complete_job
         self._completed, self._may_end = asyncio.Event(), asyncio.Event()
         monkeypatch.setattr(client, "claim_jobs", self.claim_jobs)
-        monkeypatch.setattr(client, "complete", self.complete)
+        monkeypatch.setattr(client, "complete_job", self.complete)
 
     async def claim_jobs(self, *topics: Any, **options: Any) -> Any:
         found = await self._claim(*topics, **options)
@@ -41,7 +41,7 @@ class Aligned:
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[AsyncInterlock]:
     opened = AsyncInterlock(store=f"sqlite:///{tmp_path}/interlock.db")
-    await opened.policy_put("version: v1\ndefault: allow\n")
+    await opened.apply_policy("version: v1\ndefault: allow\n")
     yield opened
     await opened.close()
 

@@ -13,7 +13,7 @@ HANG_SECONDS = 60
 def test_a_worker_runs_in_a_thread_until_another_stops_it_however_often(tmp_path: Path) -> None:
     done = threading.Event()
     with Interlock(store=f"sqlite:///{tmp_path}/interlock.db") as il:
-        il.policy_put("version: v1\ndefault: allow\n")
+        il.apply_policy("version: v1\ndefault: allow\n")
         job = il.submit("pay", {"cents": 5})
         worker = Worker(il, on_settled=lambda _job, _end: done.set())
 
@@ -29,4 +29,4 @@ def test_a_worker_runs_in_a_thread_until_another_stops_it_however_often(tmp_path
         worker.stop()
 
         assert not thread.is_alive()
-        assert (il.job(job.id).state, il.job(job.id).result) == ("SUCCEEDED", 5)
+        assert (il.get_job(job.id).state, il.get_job(job.id).result) == ("SUCCEEDED", 5)

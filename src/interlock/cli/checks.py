@@ -267,7 +267,7 @@ def _every(webhooks: Sequence[Webhook], broker: Progress | None) -> Iterator[tup
 
 def examine_records(client: Interlock) -> Iterator[Finding]:
     """Did anything that was looked at so far, or since the server started, turn out to be unreadable?"""
-    broken = client.health().unreadable_records
+    broken = client.get_health().unreadable_records
     if broken:
         yield Finding(
             level="wrong",
@@ -337,7 +337,7 @@ def room_left(checked: Checked) -> Finding:
 
 def _examine_clock(client: Interlock) -> Iterator[Finding]:
     """Does the store's clock agree with the machine's, and were fences raised?"""
-    health = client.health()
+    health = client.get_health()
     ahead = health.clock_ahead_seconds
     if abs(ahead) <= _TOLERANCE_SECONDS:
         yield Finding(level="ok", about="clock", text="the store's clock and the machine's agree")

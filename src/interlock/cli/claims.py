@@ -77,7 +77,7 @@ def _claimed(client: Interlock, args: Namespace, execution_id: str) -> GrantClai
     from interlock.sdk.outcomes import Ambiguous
 
     try:
-        return client.claim(
+        return client.claim_grant(
             args.task,
             args=_arguments(args),
             execution_id=execution_id,

@@ -200,7 +200,7 @@ def shown_hash(client: Interlock, args: Namespace, job_id: str, doing: str) -> s
     """
     from interlock.cli.approvals import is_to_be_named, summary
 
-    job = client.job(job_id)
+    job = client.get_job(job_id)
     if not wants_json(args):
         say(f"{doing} {summary(job)}")
     return None if doing == "approving" and is_to_be_named(job) else job.job_hash

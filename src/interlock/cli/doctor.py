@@ -218,7 +218,7 @@ def examine(client: Interlock) -> Iterator[Finding]:
     """Every finding, one question after the other. Raises if the service is out of reach."""
     from interlock.cli import checks
 
-    client.health()
+    client.get_health()
     yield Finding(level="ok", about="store", text="it answers, and its schema is one that this version knows")
     yield from checks.examine_store(client)
     seen = _read(client)
@@ -400,7 +400,7 @@ def _read(client: Interlock) -> Examined:
     waiting = _items(client, Job, "approvals", state="pending")
     return Examined(
         now=datetime.now(UTC),
-        policy=client.policy_get(),
+        policy=client.get_policy(),
         waiting=waiting,
         people_able={job.id: _people_able(client, job.id) for job in waiting},
         expired=_items(client, Job, "approvals", state="expired"),
@@ -418,7 +418,7 @@ def _items(client: Interlock, kind: type[T], *segments: str, state: str | None =
 def _people_able(client: Interlock, job_id: str) -> int | None:
     """How many may decide it; None if it was decided since, or cannot be read, which other questions find."""
     try:
-        return client.approval(job_id).people_able
+        return client.get_approval(job_id).people_able
     except (Conflict, NotFound, UnexpectedAnswer):
         return None
 

@@ -233,7 +233,7 @@ def run_test(args: Namespace) -> int:
     from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
-        tried = client.try_webhook(args.id)
+        tried = client.test_webhook(args.id)
     words = (
         f"delivered: it answered {tried.status} after {tried.milliseconds} ms"
         if tried.delivered
@@ -282,7 +282,7 @@ def run_redeliver(args: Namespace) -> int:
     from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
-        letter = client.redeliver(args.id, args.event_id)
+        letter = client.redeliver_dead_letter(args.id, args.event_id)
     shows = f"`interlock webhooks letters {args.id}` shows it if it fails"
     return answer(args, letter, lambda letter: say(f"{letter.event_id} is tried again now; {shows}"))
 

@@ -41,7 +41,7 @@ def run_asking(args: Namespace, prepared: Prepared, job_id: str | None = None) -
 
     with connected(args) as client:
         asked = Asked(approval=prepared.approval, execution_id=new_id("exec"), wait_seconds=args.wait)
-        job = client.job(job_id) if job_id else submit(client, prepared.command, asked)
+        job = client.get_job(job_id) if job_id else submit(client, prepared.command, asked)
         return run_decided(client, args, prepared, job)
 
 
@@ -145,7 +145,7 @@ def _check_words(client: Any, args: Namespace) -> None:
 
     from interlock.cli.execution.prepared import drift
 
-    job = client.job(args.resume)
+    job = client.get_job(args.resume)
     approved = cast("dict[str, Any]", job.payload) if isinstance(job.payload, dict) else {}
     would_run = effective_command(args).command.document()
     asked, named = ({name: known.get(name) for name in ("task", "argv")} for known in (approved, would_run))
@@ -169,7 +169,7 @@ def _check_command(execution_id: str, effect: Effect, prepared: Prepared) -> Non
 
 def _go_on(client: Any, args: Namespace) -> int:
 
-    job: Job = client.job(args.resume)
+    job: Job = client.get_job(args.resume)
     if args.grant:
         raise Failed(f"{job.id} needs no grant: it runs under its approval; leave --grant out", Exit.USAGE)
     if not args.words:

@@ -182,7 +182,7 @@ def run_grant(args: Namespace) -> int:
     if len(pins) != len(args.pin):
         raise Failed("one path is pinned twice; keep one of them", Exit.USAGE)
     with connected(args) as client:
-        granted = client.grant(
+        granted = client.issue_grant(
             args.task,
             pins=pins,
             limits=args.limit,
@@ -217,7 +217,7 @@ def run_revoke(args: Namespace) -> int:
     from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
-        revoked = client.grant_revoke(args.id, reason=args.reason)
+        revoked = client.revoke_grant(args.id, reason=args.reason)
     return answer(args, revoked, say_grant)
 
 
@@ -228,7 +228,7 @@ def _ending(client: Interlock, args: Namespace, pins: dict[str, Any]) -> dict[st
     from interlock.kernel.codec.durations import seconds_of
 
     key = load_private_key(args.sign_with)
-    terms = client.grant_terms()
+    terms = client.get_grant_terms()
     signed = sign_grant(
         key,
         terms,

@@ -121,7 +121,7 @@ def run_cancel(args: Namespace) -> int:
     from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
-        job = client.cancel(args.id, reason=args.reason)
+        job = client.cancel_job(args.id, reason=args.reason)
     return answer(args, job, lambda job: say(f"{job.id} is {job.state}; it will not run"))
 
 
@@ -237,7 +237,7 @@ def _waited(client: Interlock, job: Job, patience_seconds: int) -> Job:
     try:
         return client.wait(job.id, timeout=patience_seconds, until="decided")
     except StillPending:
-        return client.job(job.id)
+        return client.get_job(job.id)
 
 
 def _evidence(text: str) -> Evidence:

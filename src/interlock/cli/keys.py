@@ -316,9 +316,9 @@ def run_keys(args: Namespace) -> int:
 
     with connected(args) as client:
         if args.verb == "rotate":
-            found = client.rotate_permit_keys(lead_seconds=args.lead_seconds, revoke=args.revoke)
+            found = client.rotate_signing_keys(lead_seconds=args.lead_seconds, revoke=args.revoke)
         else:
-            found = client.permit_keys()
+            found = client.signing_keys()
     return answer(args, found, lambda found: _say_permit_keys(found.keys))
 
 

@@ -228,7 +228,7 @@ def run_apply(args: Namespace) -> int:
     if not wants_json(args):
         warn_of(args.file, warnings)
     with connected(args) as client:
-        return answer(args, client.policy_put(text, expecting=args.expecting), say_in_force)
+        return answer(args, client.apply_policy(text, expecting=args.expecting), say_in_force)
 
 
 def run_rollback(args: Namespace) -> int:
@@ -236,7 +236,7 @@ def run_rollback(args: Namespace) -> int:
     from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
-        return answer(args, client.policy_rollback(args.snapshot), say_in_force)
+        return answer(args, client.roll_back_policy(args.snapshot), say_in_force)
 
 
 def run_show(args: Namespace) -> int:
@@ -256,7 +256,7 @@ def run_evaluate(args: Namespace) -> int:
     if args.policy:
         job["policy"], _ = read_policy(args.policy)
     with connected(args) as client:
-        return answer(args, client.policy_evaluate(job), say_evaluation)
+        return answer(args, client.evaluate_policy(job), say_evaluation)
 
 
 def run_simulate(args: Namespace) -> int:
@@ -265,7 +265,7 @@ def run_simulate(args: Namespace) -> int:
 
     text, _ = read_policy(args.file)
     with connected(args) as client:
-        return answer(args, client.policy_simulate(text, last=args.last), say_simulation)
+        return answer(args, client.simulate_policy(text, last=args.last), say_simulation)
 
 
 def run_test(args: Namespace) -> int:
@@ -296,7 +296,7 @@ def run_snapshots(args: Namespace) -> int:
 
     with connected(args) as client:
         page = listing(client, "policy", "snapshots", limit=args.limit, cursor=args.cursor, query={})
-        active = client.policy_get().snapshot
+        active = client.get_policy().snapshot
 
     def tell(snapshots: Sequence[Policy]) -> None:
         say_snapshots(snapshots, active)

@@ -103,7 +103,7 @@ def _in_force(args: Namespace) -> PolicyDocument:
     from interlock.rooms.policy.parser import parse_policy
 
     with connected(args) as client:
-        policy = client.policy_get()
+        policy = client.get_policy()
     return parse_policy(encode(policy.document), syntax="json")
 
 

@@ -122,7 +122,7 @@ class _Sitting:
     def _show(self, job_id: str) -> None:
         from interlock.cli.approvals import say_request
 
-        self._request = self._client.approval(job_id)
+        self._request = self._client.get_approval(job_id)
         say(painted(job_id, "dim"))
         say_request(self._request)
         say("")
@@ -217,7 +217,7 @@ class _Sitting:
 
         job_id = self._request.job_id
         try:
-            if _shown(self._client.approval(job_id)) == _shown(self._request):
+            if _shown(self._client.get_approval(job_id)) == _shown(self._request):
                 return send()
         except (Unavailable, Unauthenticated, Ambiguous):
             raise

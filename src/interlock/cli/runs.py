@@ -400,7 +400,7 @@ def run_stats(args: Namespace) -> int:
     from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
-        stats = client.admission_stats(
+        stats = client.get_admission_stats(
             window=args.window,
             step=args.step,
             by="topic" if args.topics else None,

@@ -30,7 +30,7 @@ def run_settings(args: Namespace) -> int:
     from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
-        found = client.settings()
+        found = client.get_settings()
     return answer(args, found, _say)
 
 

@@ -50,7 +50,7 @@ def run_add(args: Namespace) -> int:
     from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
-        signer = client.signer_add(_public_key(args.public_key), person=args.person)
+        signer = client.add_signer(_public_key(args.public_key), person=args.person)
     return answer(args, signer, lambda signer: say(f"{signer.fingerprint} now signs for {signer.person}"))
 
 
@@ -70,7 +70,7 @@ def run_revoke(args: Namespace) -> int:
     from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
-        signer = client.signer_revoke(args.fingerprint)
+        signer = client.revoke_signer(args.fingerprint)
     then = "is no longer trusted; what is left of grants signed with it cannot be claimed"
     return answer(args, signer, lambda signer: say(f"{signer.fingerprint} {then}"))
 
@@ -98,7 +98,7 @@ def _signed_tasks(client: Interlock) -> Sequence[str]:
     from interlock.sdk.outcomes import NoStore
 
     try:
-        return client.grant_terms().signed_tasks
+        return client.get_grant_terms().signed_tasks
     except NoStore:
         return ()
 

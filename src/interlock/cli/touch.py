@@ -185,7 +185,7 @@ def run_touch(args: Namespace) -> int:
         done = [
             touched
             for start in range(0, len(changes), _TOUCHES_MAX)
-            for touched in client.touch_many(changes[start : start + _TOUCHES_MAX])
+            for touched in client.touch_targets(changes[start : start + _TOUCHES_MAX])
         ]
     if wants_json(args):
         say_json({"items": done})

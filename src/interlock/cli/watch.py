@@ -47,7 +47,7 @@ def inbox_items(client: Interlock) -> Iterator[InboxItem]:
     """What waits for the caller, the most urgent first, page by page."""
     cursor: str | None = None
     while True:
-        page = client.inbox(limit=PAGE_MAX, cursor=cursor)
+        page = client.get_inbox(limit=PAGE_MAX, cursor=cursor)
         yield from page.items
         cursor = page.next_cursor
         if cursor is None:

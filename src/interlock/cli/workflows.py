@@ -175,7 +175,7 @@ def run_workflow(args: Namespace) -> int:
         if steps is not None:
             found = client.define_workflow(args.id, steps)
         elif args.verb == "show":
-            found = client.workflow(args.id)
+            found = client.get_workflow(args.id)
         elif args.verb == "delete":
             found = client.delete_workflow(args.id)
         elif args.verb == "run":
@@ -183,7 +183,7 @@ def run_workflow(args: Namespace) -> int:
         elif args.verb == "forget":
             found = client.call("DELETE", "workflow-runs", args.id)
         elif args.verb == "timeline":
-            found = client.run_timeline(args.id)
+            found = client.get_run_timeline(args.id)
         elif args.verb == "approve":
             found = _approve(client, args)
         else:

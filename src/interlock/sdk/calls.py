@@ -67,7 +67,13 @@ def fetch(
     return decoded(response, kind)
 
 
-def given(kind: type[BodyT], **fields: object) -> BodyT:
+def fetch_text(session: Session, where: str) -> Flow[str]:
+    """GET `where`, which answers in plain text."""
+    request = Request(method="GET", path=where, headers=_headers(session) | {"accept": "text/plain"})
+    return (yield from exchange(session, request)).body.decode()
+
+
+def given(kind: type[BodyT], /, **fields: object) -> BodyT:
     """A body that says this much. What is None or not named is not said: it is as the service has it by default."""
     return kind(**(dict.fromkeys(kind.__struct_fields__) | fields))
 

@@ -20,10 +20,9 @@ from interlock.kernel.codec.canonical import canonical
 from interlock.sdk.arguments import named_by
 from interlock.sdk.flow import Flow, NothingRun, Raised, act, now, sleep, taken
 from interlock.sdk.once import Committed, NotCommitted, NotDone, Reconcile, Unknown
-from interlock.sdk.operations.jobs import job as read_job
-from interlock.sdk.operations.jobs import submit, watch
+from interlock.sdk.operations.jobs import get_job, submit, watch
 from interlock.sdk.operations.shared import get_effect
-from interlock.sdk.operations.work import claim_job, reconcile_job, release
+from interlock.sdk.operations.work import claim_job, reconcile_job, release_job
 from interlock.sdk.outcomes import (
     Ambiguous,
     Busy,
@@ -95,7 +94,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         asked = yield from self._asked(session, call)
         # A repeat is answered as it was the first time; where it stands now is for the job to say.
         is_news = asked.replayed or asked.payload is msgspec.UNSET
-        seen = (yield from read_job(session, asked.id)) if is_news else asked
+        seen = (yield from get_job(session, asked.id)) if is_news else asked
         while True:
             seen = yield from self._decided(session, seen, ends_at)
             if seen.state == "SUCCEEDED":
@@ -115,7 +114,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
                     raise
             except Ambiguous as doubt:
                 yield from self._reconciled(session, result, seen, doubt)
-                seen = yield from read_job(session, seen.id)
+                seen = yield from get_job(session, seen.id)
             except Conflict as conflict:
                 seen = yield from self._moved_on(session, seen, conflict)
             else:
@@ -188,24 +187,24 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         claim = claim_job(
             session, decided.id, lease_seconds=self.lease, repeatable=self.repeatable, busy_seconds=0
         )
-        return (yield from taken(claim, lambda job, _: release(session, job.id, job.fence)))
+        return (yield from taken(claim, lambda job, _: release_job(session, job.id, job.fence)))
 
     def _finished_elsewhere(self, session: Session, running: Job, ends_at: float) -> Flow[Job]:
         """The job once it is no longer running; `Busy` if that takes longer than the gate waits."""
         left = 0.0 if ends_at == inf else ends_at - (yield from now())
         if left <= 0:
-            raise _busy((yield from read_job(session, running.id)))
+            raise _busy((yield from get_job(session, running.id)))
         try:
             # What is running becomes finished, is given back or, when its lease runs out, is in doubt.
             turn = min(left, _TURN_SECONDS)
             return (yield from watch(session, running, timeout=turn, until="finished"))
         except StillPending:
-            return (yield from read_job(session, running.id))
+            return (yield from get_job(session, running.id))
 
     def _past_grace(self, session: Session, released: Job, busy: Busy) -> Flow[Job]:
         """The job a little later: its approval may have been withdrawn, or can no longer be."""
         yield from sleep(min(busy.problem.retry_after_seconds or 0.0, _TURN_SECONDS))
-        return (yield from read_job(session, released.id))
+        return (yield from get_job(session, released.id))
 
     def _reconciled(
         self, session: Session, result: Result | Yielded, job: Job, doubt: Ambiguous
@@ -237,7 +236,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
 
     def _moved_on(self, session: Session, before: Job, conflict: Conflict) -> Flow[Job]:
         """The job as another caller has changed it since; raises the conflict itself if nothing changed."""
-        after = yield from read_job(session, before.id)
+        after = yield from get_job(session, before.id)
         if conflict.code != "not_actionable" or after.version == before.version:
             raise conflict
         return after

@@ -18,8 +18,8 @@ import msgspec
 
 from interlock.sdk.flow import Flow, NothingRun, settled
 from interlock.sdk.hold import Held, renewals, renewals_in_loop
-from interlock.sdk.operations.jobs import cancel
-from interlock.sdk.operations.work import complete, fail, renew
+from interlock.sdk.operations.jobs import cancel_job
+from interlock.sdk.operations.work import complete_job, fail_job, renew_job
 from interlock.sdk.outcomes import (
     Ambiguous,
     Conflict,
@@ -119,7 +119,7 @@ class Call:
             _current.reset(token)
 
     def renewal(self, job: HeldJob) -> Flow[HeldJob]:
-        renewed = yield from renew(self._session, job.id, job.fence)
+        renewed = yield from renew_job(self._session, job.id, job.fence)
         return msgspec.structs.replace(job, permit=renewed.permit, lease_expires_at=renewed.lease_expires_at)
 
     def returned(self, kept: Kept) -> Flow[None]:
@@ -129,12 +129,14 @@ class Call:
         job, name = self.held.now, f"{self.held.now.id}/{self.held.fence}/complete"
         try:
             try:
-                yield from complete(
+                yield from complete_job(
                     self._session, job.id, job.fence, kept.result, result_text=kept.text, key=name
                 )
             except InvalidRequest as refused:
                 text = f"a result that could not be kept: {refused}"[:2000]
-                yield from complete(self._session, job.id, job.fence, result_text=text, key=f"{name}/text")
+                yield from complete_job(
+                    self._session, job.id, job.fence, result_text=text, key=f"{name}/text"
+                )
         except (Conflict, NotFound) as refused:
             if refused.is_foreign:
                 self._log(refused)
@@ -149,7 +151,7 @@ class Call:
             return
         job, undone = self.held.now, self._gate.is_undone(error)
         try:
-            yield from fail(
+            yield from fail_job(
                 self._session,
                 job.id,
                 job.fence,
@@ -159,7 +161,7 @@ class Call:
             )
             if undone and self._gate.key is None:
                 # No repeat will ever find this job: it would wait for its caller for ever.
-                yield from cancel(self._session, job.id, reason=f"it raised {type(error).__name__}")
+                yield from cancel_job(self._session, job.id, reason=f"it raised {type(error).__name__}")
         except InterlockError as trouble:
             self._log(trouble)
             error.add_note(f"job {job.id} could not be told of it ({trouble})")

@@ -82,7 +82,7 @@ class Blocking(Protocol):
 
     session: Session
 
-    def run(self, flow: Flow[T]) -> T:
+    def drive(self, flow: Flow[T]) -> T:
         """Drive a flow to its result."""
         ...
 
@@ -92,7 +92,7 @@ class Awaiting(Protocol):
 
     session: Session
 
-    async def run(self, flow: Flow[T]) -> T:
+    async def drive(self, flow: Flow[T]) -> T:
         """Drive a flow to its result."""
         ...
 
@@ -102,7 +102,7 @@ def blocking(operation: Callable[Concatenate[Session, P], Flow[T]]) -> Callable[
 
     @wraps(operation)
     def call(self: Blocking, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.run(operation(self.session, *args, **kwargs))
+        return self.drive(operation(self.session, *args, **kwargs))
 
     _describe(call, operation, "{}")
     return call
@@ -115,7 +115,7 @@ def awaited(
 
     @wraps(operation)
     async def call(self: Awaiting, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.run(operation(self.session, *args, **kwargs))
+        return await self.drive(operation(self.session, *args, **kwargs))
 
     _describe(call, operation, "{}")
     return call
@@ -128,7 +128,7 @@ def held(verbs: Callable[Concatenate[Session, P], Verbs[T]]) -> Callable[Concate
     def call(self: Blocking, *args: P.args, **kwargs: P.kwargs) -> Hold[T]:
         from interlock.sdk.hold import Hold
 
-        return Hold(self.run, verbs(self.session, *args, **kwargs))
+        return Hold(self.drive, verbs(self.session, *args, **kwargs))
 
     _describe(call, verbs, "Hold[{}]")
     return call
@@ -143,7 +143,7 @@ def held_async(
     def call(self: Awaiting, *args: P.args, **kwargs: P.kwargs) -> AsyncHold[T]:
         from interlock.sdk.hold import AsyncHold
 
-        return AsyncHold(self.run, verbs(self.session, *args, **kwargs))
+        return AsyncHold(self.drive, verbs(self.session, *args, **kwargs))
 
     _describe(call, verbs, "AsyncHold[{}]")
     return call
@@ -157,7 +157,7 @@ def permitted(
     @wraps(claim)
     def call(self: Blocking, *args: P.args, **kwargs: P.kwargs) -> Granted:
 
-        return Granted(self.run, lambda: claim(self.session, *args, **kwargs))
+        return Granted(self.drive, lambda: claim(self.session, *args, **kwargs))
 
     _describe(call, claim, "Granted")
     return call
@@ -171,7 +171,7 @@ def permitted_async(
     @wraps(claim)
     def call(self: Awaiting, *args: P.args, **kwargs: P.kwargs) -> AsyncGranted:
 
-        return AsyncGranted(self.run, lambda: claim(self.session, *args, **kwargs))
+        return AsyncGranted(self.drive, lambda: claim(self.session, *args, **kwargs))
 
     _describe(call, claim, "AsyncGranted")
     return call

@@ -22,9 +22,9 @@ from interlock.sdk.flow import Flow, NothingRun, Raised, act, settled, taken
 from interlock.sdk.operations.shared import (
     begin_effect,
     commit_effect,
-    effect_result,
     fail_effect,
     get_effect,
+    get_effect_result,
     resolve_effect,
 )
 from interlock.sdk.outcomes import Ambiguous, Conflict, InterlockError, InvalidRequest, kept_text
@@ -171,7 +171,7 @@ def opened(session: Session, action_id: str, request_hash: str, conditions: Cond
         settled = yield from _reconciled(session, action_id, conditions.reconcile, unknown)
         effect = settled or (yield from conditions.begin(session, action_id, request_hash))
     if effect.replayed and effect.stored_result is not None:
-        whole = yield from effect_result(session, action_id)
+        whole = yield from get_effect_result(session, action_id)
         return msgspec.structs.replace(effect, result=whole.result)
     return effect
 

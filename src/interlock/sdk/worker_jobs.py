@@ -116,7 +116,7 @@ class Hold:
     async def _renew(self, checkpoint: Any) -> None:
         async with self._turn:
             if not self._state.is_settled:
-                renewed = await self._client.renew(self.job.id, self.job.fence, checkpoint=checkpoint)
+                renewed = await self._client.renew_job(self.job.id, self.job.fence, checkpoint=checkpoint)
                 self.permit = renewed.permit
 
 
@@ -244,7 +244,7 @@ async def settle_result(client: AsyncInterlock, hold: Hold, result: Any) -> Sett
     job = hold.job
     try:
         return await _settle(
-            hold, lambda: client.complete(job.id, job.fence, result=result, key=_key(hold, "complete"))
+            hold, lambda: client.complete_job(job.id, job.fence, result=result, key=_key(hold, "complete"))
         )
     except InvalidRequest as refused:
         return await settle_failure(
@@ -263,14 +263,14 @@ async def settle_failure(client: AsyncInterlock, hold: Hold, error: Exception) -
     log.warning("work on %s failed: %s: %s", job.id, said["type"], said["message"], exc_info=trace)
     return await _settle(
         hold,
-        lambda: client.fail(job.id, job.fence, error=said, retryable=retryable, key=_key(hold, "fail")),
+        lambda: client.fail_job(job.id, job.fence, error=said, retryable=retryable, key=_key(hold, "fail")),
     )
 
 
 async def settle_release(client: AsyncInterlock, hold: Hold) -> Settled:
     """Give the job back."""
     job = hold.job
-    ended = await _settle(hold, lambda: client.release(job.id, job.fence, key=_key(hold, "release")))
+    ended = await _settle(hold, lambda: client.release_job(job.id, job.fence, key=_key(hold, "release")))
     return Settled.RELEASED if ended is Settled.RETRYING else ended
 
 

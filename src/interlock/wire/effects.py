@@ -13,7 +13,7 @@ from interlock.wire.marks import Given, Sometimes
 
 
 class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A result that is too large to be shown here; read it at `pointer`, or with `effect_result`."""
+    """A result that is too large to be shown here; read it at `pointer`, or with `get_effect_result`."""
 
     digest: str
     size: int

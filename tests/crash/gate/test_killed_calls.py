@@ -81,7 +81,7 @@ def scene(
     store = request.getfixturevalue("sqlite_url" if engine == "SQLite" else "postgres_url")
     if kind == "embedded":
         with Interlock(store=store) as il:
-            il.policy_put(POLICY)
+            il.apply_policy(POLICY)
             payers = Payers(store, "", remote.port)
             yield Scene(il, il, payers, remote)
             payers.close()
@@ -90,7 +90,7 @@ def scene(
     admin = server.create_key("root", roles="admin,review").key
     agent = server.create_key("payer", kind="agent", roles="submit").key
     with Interlock(server.url, admin) as person, Interlock(server.url, agent) as il:
-        person.policy_put(POLICY)
+        person.apply_policy(POLICY)
         payers = Payers(server.url, agent, remote.port)
         yield Scene(il, person, payers, remote)
         payers.close()

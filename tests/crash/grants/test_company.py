@@ -89,7 +89,7 @@ class Company:
             member.close()
 
     def _claimant(self) -> Claimant:
-        """One that claims as `interlock exec` does, or one that claims through `il.claim`."""
+        """One that claims as `interlock exec` does, or one that claims through `il.claim_grant`."""
         return Claimant(random.choice(["", CLIENT]) + self._url)
 
     def _hear(self, member: Claimant) -> None:

@@ -46,7 +46,7 @@ def crowd(person: Interlock, store_url: str) -> Iterator[Crowd]:
 def test_a_claimant_stopped_inside_its_claim_keeps_others_waiting_for_the_budget_at_most(
     person: Interlock, crowd: Crowd
 ) -> None:
-    grant = person.grant("race")
+    grant = person.issue_grant("race")
     stopped, *others = crowd.members
     stopped.ask(task="race", execution_id="stopped", stop=True)
     _wait_until_stopped(stopped.process.pid)
@@ -63,13 +63,13 @@ def test_a_claimant_stopped_inside_its_claim_keeps_others_waiting_for_the_budget
     after = [_ask(other, f"again-{number}") for number, other in enumerate(others)]
     winners = [answer for answer in [*answers, late, *after] if answer.get("claimed")]
     assert winners == [{"claimed": True, "grant_id": grant.id, "use": 1}]
-    assert person.grant_get(grant.id).used == 1
+    assert person.get_grant(grant.id).used == 1
 
 
 def test_a_claimant_killed_inside_its_claim_leaves_the_grant_to_the_next(
     person: Interlock, crowd: Crowd
 ) -> None:
-    grant = person.grant("race", uses=2)
+    grant = person.issue_grant("race", uses=2)
     doomed, *others = crowd.members
     doomed.ask(task="race", execution_id="doomed", die=True)
     wait_until_gone([doomed.process.pid])

@@ -2,7 +2,7 @@
 
     python -m tests.races.grants.claimant_program URL|STORE|client:STORE [KEY]
 
-It asks a server, the store as `interlock exec` does, or the store through `il.claim`. A claim with `"stop": true`
+It asks a server, the store as `interlock exec` does, or the store through `il.claim_grant`. A claim with `"stop": true`
 stops the process (SIGSTOP) inside its own decision, where only an embedded claimant has one; a claim with
 `"die": true` kills it there.
 """
@@ -49,11 +49,11 @@ def _way_to(place: str, key: str | None) -> Callable[[dict[str, Any]], dict[str,
 
 
 def _through(client: Interlock) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    client.health()
+    client.get_health()
 
     def claim_at(claim: dict[str, Any]) -> dict[str, Any]:
         try:
-            found = client.claim(claim.pop("task"), **claim)
+            found = client.claim_grant(claim.pop("task"), **claim)
         except InterlockError as error:
             return {"error": error.code}
         return {"claimed": found.claimed, "grant_id": found.grant_id, "use": found.use}

@@ -39,7 +39,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="module", params=["embedded", "client", "two-servers"])
 def meeting(request: pytest.FixtureRequest, store_url: str) -> Iterator[Meeting]:
-    """Eight processes on the store itself, as `exec` claims and as `il.claim` does, or on two servers of it."""
+    """Eight processes on the store itself, as `exec` claims and as `il.claim_grant` does, or on two servers of it."""
     servers: list[InterlockServer] = []
     crowd = None
     try:

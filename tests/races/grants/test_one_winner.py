@@ -12,20 +12,20 @@ NO = {"claimed": False, "grant_id": None, "use": None}
 
 def test_eight_processes_on_one_grant_have_one_winner(meeting: Meeting) -> None:
     for number in range(dose(20)):
-        grant = meeting.person.grant("race")
+        grant = meeting.person.issue_grant("race")
 
         answers = meeting.crowd.ask("race", number)
 
         winners = [answer for answer in answers if answer.get("claimed")]
         assert winners == [{"claimed": True, "grant_id": grant.id, "use": 1}]
         assert [answer for answer in answers if not answer.get("claimed")] == [NO] * 7
-        assert meeting.person.grant_get(grant.id).state == "spent"
+        assert meeting.person.get_grant(grant.id).state == "spent"
 
 
 def test_as_many_win_as_there_are_uses(meeting: Meeting) -> None:
     for number in range(dose(5)):
         uses = 1 + number % 9
-        grant = meeting.person.grant("several", uses=uses)
+        grant = meeting.person.issue_grant("several", uses=uses)
 
         answers = meeting.crowd.ask("several", number)
 
@@ -33,12 +33,12 @@ def test_as_many_win_as_there_are_uses(meeting: Meeting) -> None:
         assert won == list(range(1, min(uses, 8) + 1))
         assert answers.count(NO) == 8 - len(won)
         if uses > 8:
-            meeting.person.grant_revoke(grant.id)
+            meeting.person.revoke_grant(grant.id)
 
 
 def test_two_grants_serve_two_winners_with_different_grants(meeting: Meeting) -> None:
     for number in range(dose(5)):
-        grants = {meeting.person.grant("pair").id for _ in range(2)}
+        grants = {meeting.person.issue_grant("pair").id for _ in range(2)}
 
         answers = meeting.crowd.ask("pair", number)
 
@@ -47,7 +47,7 @@ def test_two_grants_serve_two_winners_with_different_grants(meeting: Meeting) ->
 
 
 def test_what_was_used_adds_up_afterwards(meeting: Meeting) -> None:
-    meeting.person.grant("last", uses=3)
+    meeting.person.issue_grant("last", uses=3)
     meeting.crowd.ask("last", "last")
 
     for page in _ledger(meeting):

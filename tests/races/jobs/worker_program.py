@@ -83,7 +83,7 @@ def say_done(il: Interlock, job: HeldJob, journal: Journal) -> None:
     key = f"{job.id}/{job.fence}"
     while True:
         try:
-            il.complete(job.id, job.fence, result=job.fence, key=key)
+            il.complete_job(job.id, job.fence, result=job.fence, key=key)
             journal.note("done", job.id, job.fence)
             return
         except Conflict as conflict:

@@ -22,7 +22,7 @@ def main(url: str, journal: Path, steps: int) -> None:
         for step in range(before.done if before else 0, steps):
             with journal.open("a") as lines:
                 lines.write(f"{step} {lease.fence}\n")
-            il.checkpoint(lease.lease_id, lease.fence, done=step + 1)
+            il.checkpoint_lease(lease.lease_id, lease.fence, done=step + 1)
             il.renew_lease(lease.lease_id, lease.fence)
         il.release_lease(lease.lease_id, lease.fence)
 

@@ -40,8 +40,8 @@ def test_a_poisoned_store_is_said_to_be_so(
     url = poisoned(tmp_path)
     caplog.clear()
     with caplog.at_level(logging.ERROR, "interlock.kernel.store_state"), Interlock(store=url) as il:
-        health = il.health()
-        il.health()
+        health = il.get_health()
+        il.get_health()
     assert health.clock_ahead_seconds > YEARS.total_seconds() - 60
     assert "interlock doctor" in (health.detail or "")
     assert len([line for line in caplog.messages if "ahead of this machine's" in line]) == 1
@@ -58,7 +58,7 @@ def test_without_yes_it_explains_and_changes_nothing(
     assert "Nothing was changed" in said
     assert "moved back" in said
     with Interlock(store=url) as il:
-        assert il.health().clock_ahead_seconds > YEARS.total_seconds() - 60
+        assert il.get_health().clock_ahead_seconds > YEARS.total_seconds() - 60
 
 
 async def test_a_repaired_store_is_right_at_once_also_for_a_server_that_runs(
@@ -87,7 +87,7 @@ async def sqlite_place_repaired(place: SqlitePlace) -> bool:
 def test_after_a_repair_permits_verify_and_neither_leases_fences_nor_ids_repeat(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'interlock.db'}"
     with Interlock(store=url) as il:
-        il.policy_put(POLICY)
+        il.apply_policy(POLICY)
     poisoned(tmp_path)
     with Interlock(store=url) as il:
         old = il.call("POST", "leases", body={"resource": "r/held", "ttl_seconds": 600})
@@ -103,7 +103,7 @@ def test_after_a_repair_permits_verify_and_neither_leases_fences_nor_ids_repeat(
         assert again["lease_id"] > free["lease_id"] > old["lease_id"]
         il.call("POST", "leases", old["lease_id"], "renew", body={"fence": old["fence"]})
         claimed = il.call("POST", "jobs", job["id"], "claim")
-        permit = verify_permit(claimed["permit"], il.permit_keys(), topic="work", job_id=job["id"])
+        permit = verify_permit(claimed["permit"], il.signing_keys(), topic="work", job_id=job["id"])
         assert permit.fence == claimed["fence"]
         later = il.call("POST", "jobs", body={"topic": "work", "payload": {}})
         assert later["id"] > job["id"]

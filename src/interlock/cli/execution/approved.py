@@ -117,7 +117,7 @@ def run_approved(client: Interlock, job: Job, command: Effective, approval: Task
 def _take_back(client: Interlock, job: Job) -> None:
     """Cancel a job that will never run, so that no worker takes it; if it can still be cancelled."""
     with contextlib.suppress(InterlockError):
-        client.cancel(job.id, reason="interlock.yaml asks for more than it was released with")
+        client.cancel_job(job.id, reason="interlock.yaml asks for more than it was released with")
 
 
 def _end_elsewhere(client: Interlock, job_id: str, refused: Conflict) -> Ended:
@@ -134,7 +134,7 @@ def _end_elsewhere(client: Interlock, job_id: str, refused: Conflict) -> Ended:
 def finish_known(client: Interlock, job_id: str, ended: Ended) -> None:
     """Have a job that waits to be run, though its command has ended, say how it did; as far as it lets us."""
     with contextlib.suppress(InterlockError):
-        if client.job(job_id).state == "PENDING":
+        if client.get_job(job_id).state == "PENDING":
             _say_end(client, client.claim_job(job_id, lease_seconds=LEASE_SECONDS), ended)
 
 
@@ -171,7 +171,7 @@ def _run(client: Interlock, held: HeldJob, command: Effective, signals: Signals)
     try:
         return run_begun(gate, command, held.id, begun, signals)
     except NotStarted as error:
-        client.fail(held.id, held.fence, error={"error": str(error)}, retryable=False)
+        client.fail_job(held.id, held.fence, error={"error": str(error)}, retryable=False)
         raise
 
 
@@ -189,15 +189,15 @@ def _finish(client: Interlock, held: HeldJob, ended: Ended, signals: Signals) ->
 
 def _say_end(client: Interlock, held: HeldJob, ended: Ended) -> None:
     if ended.exit_code == 0:
-        client.complete(held.id, held.fence, result=ended.result)
+        client.complete_job(held.id, held.fence, result=ended.result)
     else:
-        client.fail(held.id, held.fence, error=ended.result, retryable=False)
+        client.fail_job(held.id, held.fence, error=ended.result, retryable=False)
 
 
 def _renewals(client: Interlock, held: HeldJob, sent_at: float) -> RenewalThread:
     """Renew the job's lease while the command runs. Losing it changes nothing for the command: its effect is begun."""
     state = HoldState(LEASE_SECONDS, sent_at, is_final=is_final)
-    return RenewalThread(state, lambda: client.renew(held.id, held.fence))
+    return RenewalThread(state, lambda: client.renew_job(held.id, held.fence))
 
 
 def _check_people(job: Job, approval: TaskApproval | None) -> None:

@@ -46,7 +46,7 @@ def start_run(
     return msgspec.structs.replace(decoded(response, Run), replayed=replayed)
 
 
-def run(session: Session, run_id: str) -> Flow[Run]:
+def get_run(session: Session, run_id: str) -> Flow[Run]:
     """Read one run."""
     return (yield from fetch(session, path("workflow-runs", run_id), Run))
 
@@ -112,7 +112,7 @@ def limits(session: Session) -> Flow[Limits]:
     return (yield from fetch(session, path("limits"), Limits))
 
 
-def admission_stats(
+def get_admission_stats(
     session: Session,
     *,
     window: str = "1h",
@@ -143,7 +143,7 @@ def define_workflow(
     return (yield from change(session, path("workflows", workflow), Workflow, body, key=key, method="PUT"))
 
 
-def workflow(session: Session, workflow: str) -> Flow[Workflow]:
+def get_workflow(session: Session, workflow: str) -> Flow[Workflow]:
     """Read a workflow's definition."""
     return (yield from fetch(session, path("workflows", workflow), Workflow))
 
@@ -165,7 +165,7 @@ def delete_run(session: Session, run_id: str) -> Flow[Run]:
     return (yield from change(session, path("workflow-runs", run_id), Run, key=None, method="DELETE"))
 
 
-def run_timeline(session: Session, run_id: str) -> Flow[Timeline]:
+def get_run_timeline(session: Session, run_id: str) -> Flow[Timeline]:
     """What happened to a run and its jobs, oldest first."""
     return (yield from fetch(session, path("workflow-runs", run_id, "timeline"), Timeline))
 
@@ -185,7 +185,7 @@ def approve_step(
     return (yield from change(session, where, Review, body, key=key))
 
 
-def rerun(session: Session, run_id: str, *, from_step: str, key: str | None = None) -> Flow[Run]:
+def rerun_run(session: Session, run_id: str, *, from_step: str, key: str | None = None) -> Flow[Run]:
     """Run a finished run again from one of its steps; earlier results are kept."""
     where = path("workflow-runs", run_id, "rerun")
     return (yield from change(session, where, Run, RerunBody(from_step=from_step), key=key))

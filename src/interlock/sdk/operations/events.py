@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from interlock.sdk.calls import change, fetch, given, path, words
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
-from interlock.wire.audit import AuditEntry
 from interlock.wire.events import AddWebhookBody, DeadLetter, EventPage, Relays, Webhook, WebhookTest
-from interlock.wire.health import Health
 from interlock.wire.pages import Page
 
 
@@ -36,6 +34,11 @@ def webhooks(session: Session, *, limit: int | None = None, cursor: str | None =
     return (yield from fetch(session, path("webhooks"), Page[Webhook], {"limit": limit, "cursor": cursor}))
 
 
+def get_webhook(session: Session, webhook_id: str) -> Flow[Webhook]:
+    """Read one webhook: where it posts, which types, and how far it is. Raises `NotFound`."""
+    return (yield from fetch(session, path("webhooks", webhook_id), Webhook))
+
+
 def add_webhook(
     session: Session, url: str, *, types: Sequence[str] = (), description: str = "", key: str | None = None
 ) -> Flow[Webhook]:
@@ -55,7 +58,7 @@ def rotate_webhook(session: Session, webhook_id: str, *, key: str | None = None)
     return (yield from change(session, path("webhooks", webhook_id, "rotate"), Webhook, key=key))
 
 
-def try_webhook(session: Session, webhook_id: str) -> Flow[WebhookTest]:
+def test_webhook(session: Session, webhook_id: str) -> Flow[WebhookTest]:
     """Post a test event now, and say what the receiver answered."""
     return (yield from change(session, path("webhooks", webhook_id, "test"), WebhookTest, key=None))
 
@@ -68,7 +71,7 @@ def dead_letters(
     return (yield from fetch(session, where, Page[DeadLetter], {"limit": limit, "cursor": cursor}))
 
 
-def redeliver(
+def redeliver_dead_letter(
     session: Session, webhook_id: str, event_id: str, *, key: str | None = None
 ) -> Flow[DeadLetter]:
     """Try a dead letter again."""
@@ -79,22 +82,3 @@ def redeliver(
 def relays(session: Session) -> Flow[Relays]:
     """Read the newest position, and how far the broker is."""
     return (yield from fetch(session, path("relays"), Relays))
-
-
-def audit(
-    session: Session,
-    *,
-    subject: str | None = None,
-    actor: str | None = None,
-    action: str | None = None,
-    limit: int | None = None,
-    cursor: str | None = None,
-) -> Flow[Page[AuditEntry]]:
-    """List audit entries, newest first."""
-    query = {"subject": subject, "actor": actor, "action": action, "limit": limit, "cursor": cursor}
-    return (yield from fetch(session, path("audit"), Page[AuditEntry], query))
-
-
-def health(session: Session) -> Flow[Health]:
-    """Ask whether the service is ready for work; raises `Unavailable` if its store is out of reach."""
-    return (yield from fetch(session, "/readyz", Health))

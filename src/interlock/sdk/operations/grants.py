@@ -11,12 +11,12 @@ from interlock.sdk.flow import Flow
 from interlock.sdk.outcomes import Conflict, Denied, InterlockError
 from interlock.sdk.session import Session
 from interlock.wire import grants as wire
-from interlock.wire.grants import Grant, GrantClaim, GrantTerms, Signer
+from interlock.wire.grants import Grant, GrantClaim, GrantLedger, GrantTerms, GrantUse, Signer
 from interlock.wire.pages import Page
 from interlock.wire.problem import Problem
 
 
-def grant(
+def issue_grant(
     session: Session,
     task: str,
     *,
@@ -68,12 +68,12 @@ def grants(
     return (yield from fetch(session, path("grants"), Page[Grant], query))
 
 
-def grant_get(session: Session, grant_id: str) -> Flow[Grant]:
+def get_grant(session: Session, grant_id: str) -> Flow[Grant]:
     """Read one grant, with the newest of its uses."""
     return (yield from fetch(session, path("grants", grant_id), Grant))
 
 
-def grant_revoke(
+def revoke_grant(
     session: Session, grant_id: str, *, reason: str | None = None, key: str | None = None
 ) -> Flow[Grant]:
     """End what is left of a grant. `Conflict` if nothing is: it is spent or expired, and stays so."""
@@ -81,7 +81,26 @@ def grant_revoke(
     return (yield from change(session, path("grants", grant_id, "revoke"), Grant, body, key=key))
 
 
-def grant_terms(session: Session) -> Flow[GrantTerms]:
+def grant_uses(
+    session: Session, grant_id: str, *, limit: int | None = None, cursor: str | None = None
+) -> Flow[Page[GrantUse]]:
+    """List the uses of a grant, newest first."""
+    query = {"limit": limit, "cursor": cursor}
+    return (yield from fetch(session, path("grants", grant_id, "uses"), Page[GrantUse], query))
+
+
+def get_grant_ledger(
+    session: Session, *, limit: int | None = None, cursor: str | None = None
+) -> Flow[GrantLedger]:
+    """Add up what became of the uses of grants, page by page: issued = open + claimed + expired + revoked.
+
+    `uneven` names the grants for which that does not hold; there should be none.
+    """
+    query = {"limit": limit, "cursor": cursor}
+    return (yield from fetch(session, path("grants", "ledger"), GrantLedger, query))
+
+
+def get_grant_terms(session: Session) -> Flow[GrantTerms]:
     """Which tasks need a signed grant, and what to write into one that is signed now."""
     return (yield from fetch(session, path("grants", "terms"), GrantTerms))
 
@@ -92,7 +111,7 @@ def set_grant_terms(session: Session, signed_tasks: Sequence[str]) -> Flow[Grant
     return (yield from change(session, path("grants", "terms"), GrantTerms, body, key=None, method="PUT"))
 
 
-def claim(
+def claim_grant(
     session: Session,
     task: str,
     *,
@@ -132,7 +151,7 @@ def claim_or_refuse(
     groups: Sequence[str] | None = None,
 ) -> Flow[GrantClaim]:
     """Claim, and raise `Denied` if no grant fits, `Conflict` if the named one does not."""
-    use = yield from claim(
+    use = yield from claim_grant(
         session, task, args=args, execution_id=execution_id, grant_id=grant_id, signed=signed, groups=groups
     )
     if not use.claimed:
@@ -145,7 +164,7 @@ def signers(session: Session, *, limit: int | None = None, cursor: str | None = 
     return (yield from fetch(session, path("signers"), Page[Signer], {"limit": limit, "cursor": cursor}))
 
 
-def signer_add(
+def add_signer(
     session: Session, public_key: str, *, person: str | None = None, key: str | None = None
 ) -> Flow[Signer]:
     """Register a person's public key (admins only): an OpenSSH line, a PEM block or base64."""
@@ -153,7 +172,7 @@ def signer_add(
     return (yield from change(session, path("signers"), Signer, body, key=key))
 
 
-def signer_revoke(session: Session, fingerprint: str, *, key: str | None = None) -> Flow[Signer]:
+def revoke_signer(session: Session, fingerprint: str, *, key: str | None = None) -> Flow[Signer]:
     """Stop trusting a key; what is left of grants signed with it cannot be claimed."""
     return (yield from change(session, path("signers", fingerprint, "revoke"), Signer, key=key))
 

@@ -69,7 +69,7 @@ def submit(
     return msgspec.structs.replace(decoded(response, Job), replayed=replayed)
 
 
-def job(session: Session, job_id: str) -> Flow[Job]:
+def get_job(session: Session, job_id: str) -> Flow[Job]:
     """Read one job."""
     return (yield from fetch(session, path("jobs", job_id), Job))
 
@@ -88,7 +88,9 @@ def jobs(
     return (yield from fetch(session, path("jobs"), Page[Job], query))
 
 
-def cancel(session: Session, job_id: str, *, reason: str | None = None, key: str | None = None) -> Flow[Job]:
+def cancel_job(
+    session: Session, job_id: str, *, reason: str | None = None, key: str | None = None
+) -> Flow[Job]:
     """Stop a job that has not run."""
     body = given(CancelJobBody, reason=reason)
     return (yield from change(session, path("jobs", job_id, "cancel"), Job, body, key=key))
@@ -99,7 +101,7 @@ def retry_job(session: Session, job_id: str, *, key: str | None = None) -> Flow[
     return (yield from change(session, path("jobs", job_id, "retry"), Job, key=key))
 
 
-def history(
+def get_job_history(
     session: Session, job_id: str, *, limit: int | None = None, cursor: str | None = None
 ) -> Flow[Page[AuditEntry]]:
     """List everything that happened to a job, newest first."""
@@ -153,7 +155,7 @@ def approvals(
     return (yield from fetch(session, path("approvals"), Page[ApprovalItem], query))
 
 
-def inbox(
+def get_inbox(
     session: Session,
     *,
     mine: bool | None = None,
@@ -182,12 +184,12 @@ def inbox(
     return (yield from fetch(session, path("inbox"), Inbox, query))
 
 
-def inbox_counts(session: Session) -> Flow[InboxCounts]:
+def get_inbox_counts(session: Session) -> Flow[InboxCounts]:
     """Count what needs attention: requests that wait, conflicts, effects in doubt and dead letters."""
     return (yield from fetch(session, path("inbox", "counts"), InboxCounts))
 
 
-def approval(session: Session, job_id: str) -> Flow[ApprovalRequest]:
+def get_approval(session: Session, job_id: str) -> Flow[ApprovalRequest]:
     """Read everything that a reviewer needs to decide on a job."""
     return (yield from fetch(session, path("approvals", job_id), ApprovalRequest))
 
@@ -254,7 +256,7 @@ def edit(
 def withdraw(session: Session, job_id: str, reason: str, *, key: str | None = None) -> Flow[Review]:
     """Take your own yes back: while the request waits, or within the grace after it was approved.
 
-    `Conflict` once the grace is over: then only `cancel` stops the job.
+    `Conflict` once the grace is over: then only `cancel_job` stops the job.
     """
     where = path("approvals", job_id, "withdraw")
     return (yield from change(session, where, Review, wire.WithdrawBody(reason=reason), key=key))

@@ -8,7 +8,7 @@ from interlock.sdk.calls import ask, change, fetch, given, path
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
 from interlock.wire import leases as wire
-from interlock.wire.leases import CheckedFence, Lease
+from interlock.wire.leases import CheckedFence, Checkpoints, Lease, LeaseTerms, Waiters
 from interlock.wire.pages import Page
 
 
@@ -83,7 +83,7 @@ def renew_lease(
     return (yield from change(session, path("leases", lease_id, "renew"), Lease, body, key=key))
 
 
-def checkpoint(
+def checkpoint_lease(
     session: Session,
     lease_id: str,
     fence: int,
@@ -166,6 +166,40 @@ def check_lease(session: Session, lease_id: str, fence: int) -> Flow[CheckedFenc
     return (yield from ask(session, where, CheckedFence, wire.CheckFenceBody(fence=fence)))
 
 
-def lease_record(session: Session, lease_id: str) -> Flow[Lease]:
+def get_lease(session: Session, lease_id: str) -> Flow[Lease]:
     """One lease, and who had the resource before."""
     return (yield from fetch(session, path("leases", lease_id), Lease))
+
+
+def lease_checkpoints(session: Session, lease_id: str) -> Flow[Checkpoints]:
+    """List the checkpoints of a lease, newest first."""
+    return (yield from fetch(session, path("leases", lease_id, "checkpoints"), Checkpoints))
+
+
+def lease_waiters(session: Session) -> Flow[Waiters]:
+    """List who waits for which resource, in the order of arrival."""
+    return (yield from fetch(session, path("leases", "waiting"), Waiters))
+
+
+def get_lease_terms(session: Session) -> Flow[LeaseTerms]:
+    """Read what your tenant asks of lease holders: how long a lease lasts, and how often it shows progress."""
+    return (yield from fetch(session, path("leases", "terms"), LeaseTerms))
+
+
+def set_lease_terms(
+    session: Session,
+    *,
+    ttl_seconds_max: int = 3600,
+    suspend_seconds_max: int = 86_400,
+    progress_after: int | None = None,
+) -> Flow[LeaseTerms]:
+    """Set all terms of leases; what is left out goes back to its default.
+
+    After `progress_after` renewals without progress a lease is not renewed again; None allows any number.
+    """
+    body = wire.LeaseTermsBody(
+        ttl_seconds_max=ttl_seconds_max,
+        suspend_seconds_max=suspend_seconds_max,
+        progress_after=progress_after,
+    )
+    return (yield from change(session, path("leases", "terms"), LeaseTerms, body, key=None, method="PUT"))

@@ -12,7 +12,7 @@ from interlock.wire.pages import Page
 from interlock.wire.policy import Evaluation, Policy, RollbackBody, SimulateBody, Simulation
 
 
-def policy_put(
+def apply_policy(
     session: Session,
     policy: str | Mapping[str, object],
     *,
@@ -30,25 +30,23 @@ def policy_put(
     )
 
 
-def policy_get(session: Session) -> Flow[Policy]:
+def get_policy(session: Session) -> Flow[Policy]:
     """Read the policy in force."""
     return (yield from fetch(session, path("policy"), Policy))
 
 
-def policy_snapshots(
-    session: Session, *, limit: int | None = None, cursor: str | None = None
-) -> Flow[Page[Policy]]:
+def snapshots(session: Session, *, limit: int | None = None, cursor: str | None = None) -> Flow[Page[Policy]]:
     """List every policy that ever was in force, newest first."""
     query = {"limit": limit, "cursor": cursor}
     return (yield from fetch(session, path("policy", "snapshots"), Page[Policy], query))
 
 
-def policy_snapshot(session: Session, snapshot: str) -> Flow[Policy]:
+def get_snapshot(session: Session, snapshot: str) -> Flow[Policy]:
     """Read one policy by the address of its content."""
     return (yield from fetch(session, path("policy", "snapshots", snapshot), Policy))
 
 
-def policy_observed(
+def observed_jobs(
     session: Session, *, limit: int | None = None, cursor: str | None = None
 ) -> Flow[Page[Job]]:
     """List the jobs that `mode: observe` released and enforcement would have stopped, newest first."""
@@ -56,18 +54,18 @@ def policy_observed(
     return (yield from fetch(session, path("policy", "observed"), Page[Job], query))
 
 
-def policy_rollback(session: Session, snapshot: str, *, key: str | None = None) -> Flow[Policy]:
+def roll_back_policy(session: Session, snapshot: str, *, key: str | None = None) -> Flow[Policy]:
     """Put an earlier policy in force again."""
     body = RollbackBody(snapshot=snapshot)
     return (yield from change(session, path("policy", "rollback"), Policy, body, key=key))
 
 
-def policy_evaluate(session: Session, job: Mapping[str, object]) -> Flow[Evaluation]:
+def evaluate_policy(session: Session, job: Mapping[str, object]) -> Flow[Evaluation]:
     """Ask what would happen to a job (the fields of `submit`), and why; nothing is stored."""
     return (yield from ask(session, path("policy", "evaluate"), Evaluation, job))
 
 
-def policy_simulate(
+def simulate_policy(
     session: Session, policy: str | Mapping[str, object], *, last: int | None = None
 ) -> Flow[Simulation]:
     """Ask what a candidate policy would have done to the last jobs; nothing is stored."""

@@ -28,7 +28,7 @@ def conflicts(
     return (yield from fetch(session, path("conflicts"), Page[Conflict], query))
 
 
-def conflict(session: Session, conflict_id: str) -> Flow[Conflict]:
+def get_conflict(session: Session, conflict_id: str) -> Flow[Conflict]:
     """Read one collision, and the safest next step."""
     return (yield from fetch(session, path("conflicts", conflict_id), Conflict))
 
@@ -68,7 +68,7 @@ def touch(
     return (yield from change(session, path("targets", target, "touch"), Touched, body, key=key))
 
 
-def touch_many(
+def touch_targets(
     session: Session, changes: Sequence[Mapping[str, str]], *, key: str | None = None
 ) -> Flow[tuple[Touched, ...]]:
     """Report several changes as one: each a mapping with `key`, `version`, and the options of `touch`."""
@@ -77,7 +77,7 @@ def touch_many(
     return done.items
 
 
-def target(session: Session, target: str) -> Flow[TargetState]:
+def get_target(session: Session, target: str) -> Flow[TargetState]:
     """Read a target: its version, who holds it, who touched it, what waits for it, what collided."""
     return (yield from fetch(session, path("targets", target), TargetState))
 
@@ -163,7 +163,7 @@ def get_effect(session: Session, action_id: str) -> Flow[Effect]:
     return (yield from fetch(session, path("effects", action_id), Effect))
 
 
-def effect_result(session: Session, action_id: str) -> Flow[EffectResult]:
+def get_effect_result(session: Session, action_id: str) -> Flow[EffectResult]:
     """Read the whole result of an effect, however large."""
     return (yield from fetch(session, path("effects", action_id, "result"), EffectResult))
 

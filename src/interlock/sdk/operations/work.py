@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from interlock.sdk.calls import change, fetch, given, path, words
+from interlock.sdk.calls import change, given, path, words
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
 from interlock.wire import jobs as wire
-from interlock.wire.identity import PermitKeys, RotateKeysBody
 from interlock.wire.jobs import Claimed, HeldJob, Job, Renewed
 
 
-def claim(
+def claim_jobs(
     session: Session,
     topics: Sequence[str],
     *,
@@ -24,7 +23,7 @@ def claim(
 ) -> Flow[tuple[HeldJob, ...]]:
     """Take up to `max` jobs of these topics (exact or globs), waiting `wait_seconds` for the first.
 
-    Each is yours for `lease_seconds`, unless you `renew`. The answer may be empty.
+    Each is yours for `lease_seconds`, unless you renew it with `renew_job`. The answer may be empty.
     """
     body = wire.ClaimJobsBody(
         topics=words(topics), max=max, lease_seconds=lease_seconds, wait_seconds=wait_seconds
@@ -52,7 +51,7 @@ def claim_job(
     return (yield from change(session, where, HeldJob, body, key=key, busy_seconds=busy_seconds))
 
 
-def renew(
+def renew_job(
     session: Session, job_id: str, fence: int, *, checkpoint: Any = None, key: str | None = None
 ) -> Flow[Renewed]:
     """Keep a job for another lease's length, and leave a checkpoint. `Conflict` if it is lost."""
@@ -60,7 +59,7 @@ def renew(
     return (yield from change(session, path("jobs", job_id, "renew"), Renewed, body, key=key))
 
 
-def complete(
+def complete_job(
     session: Session,
     job_id: str,
     fence: int,
@@ -76,7 +75,7 @@ def complete(
     return (yield from change(session, path("jobs", job_id, "complete"), Job, body, key=key))
 
 
-def fail(
+def fail_job(
     session: Session,
     job_id: str,
     fence: int,
@@ -90,7 +89,7 @@ def fail(
     return (yield from change(session, path("jobs", job_id, "fail"), Job, body, key=key))
 
 
-def release(
+def release_job(
     session: Session, job_id: str, fence: int, *, checkpoint: Any = None, key: str | None = None
 ) -> Flow[Job]:
     """Give a job back; no attempt is counted."""
@@ -110,19 +109,3 @@ def reconcile_job(
     """Say what the remote side told you about your own gated call in doubt: then it is done, or may run again."""
     body = wire.ReconcileJobBody(outcome=outcome, evidence=evidence, result=result)
     return (yield from change(session, path("jobs", job_id, "reconcile"), Job, body, key=key))
-
-
-def permit_keys(session: Session) -> Flow[PermitKeys]:
-    """The public keys for `verify_permit`; read them now and then, and whenever a key is unknown."""
-    return (yield from fetch(session, path("keys"), PermitKeys))
-
-
-def rotate_permit_keys(
-    session: Session, *, lead_seconds: int = 300, revoke: bool = False, key: str | None = None
-) -> Flow[PermitKeys]:
-    """Sign permits with a new key, published at once and used after `lead_seconds`; returns all public keys.
-
-    `revoke` is for a stolen key: every other is withdrawn at once, and with it the permits that it signed.
-    """
-    body = RotateKeysBody(lead_seconds=lead_seconds, revoke=revoke)
-    return (yield from change(session, path("keys", "rotate"), PermitKeys, body, key=key))
