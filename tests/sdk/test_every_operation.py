@@ -22,7 +22,14 @@ ELSEWHERE = {
 }
 # Methods that are more than one operation, or whichever the caller names.
 MORE = {"wait", "call", "once"}
-REQUIRED = {"fence": 1, "kind": "person", "steps": [], "changes": [], "job": {"topic": "pay"}, "outcome": "committed"}
+REQUIRED = {
+    "fence": 1,
+    "kind": "person",
+    "steps": [],
+    "changes": [],
+    "job": {"topic": "pay"},
+    "outcome": "committed",
+}
 
 
 def test_every_operation_of_the_api_has_a_method() -> None:
