@@ -13,7 +13,7 @@ def ended(task_terminal: Terminal) -> str:
     """An execution under a grant that ran to its end."""
     grant = granted(task_terminal, "mark")
     assert task_terminal.process("exec", "mark", "0").code == 0
-    return str(task_terminal("grants", grant["id"], "--json").json["claims"][0]["execution_id"])
+    return str(task_terminal("grant", grant["id"], "--json").json["claims"][0]["execution_id"])
 
 
 @pytest.fixture
