@@ -68,7 +68,7 @@ def test_any_target_can_be_touched_by_key(terminal: Terminal) -> None:
     assert terminal("touch", "--target", "crm:customer/4711").code == 2
     assert terminal("touch").code == 2
     misplaced = terminal("touch", "note.txt", "--version", "17")
-    assert (misplaced.code, "--api-key" in misplaced.err) == (2, True)
+    assert (misplaced.code, "--target" in misplaced.err) == (2, True)
 
 
 def test_the_git_hooks_report_what_commits_and_merges_change(repository: Terminal) -> None:

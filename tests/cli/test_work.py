@@ -78,12 +78,12 @@ def test_what_is_not_there_and_who_may_not_are_refused(policy_terminal: Terminal
 
 
 def keys_of(policy_terminal: Terminal, *words: str) -> list[dict[str, Any]]:
-    return policy_terminal("signing-keys", *words, "--json").json["keys"]
+    return policy_terminal(*(words or ("signing-keys",)), "--json").json["keys"]
 
 
 def test_a_new_key_is_published_before_it_signs_and_the_old_one_stays(policy_terminal: Terminal) -> None:
     (first,) = keys_of(policy_terminal)
-    old, new = keys_of(policy_terminal, "rotate", "--lead-seconds", "600")
+    old, new = keys_of(policy_terminal, "signing-key", "rotate", "--lead-seconds", "600")
     assert old["kid"] == first["kid"]
     assert new["signs_from"] > first["signs_from"]
     assert old["published_until"] > new["signs_from"]
@@ -101,7 +101,7 @@ def test_after_a_theft_only_the_new_key_is_left_and_old_permits_are_worthless(
         (held,) = il.claim_jobs([FREE])
     verify_permit(held.permit, policy_terminal("signing-keys", "--json").json, tenant="default")
     (first,) = keys_of(policy_terminal)
-    (left,) = keys_of(policy_terminal, "rotate", "--revoke")
+    (left,) = keys_of(policy_terminal, "signing-key", "rotate", "--revoke")
     assert left["kid"] != first["kid"]
     with pytest.raises(PermitInvalid):
         verify_permit(held.permit, policy_terminal("signing-keys", "--json").json, tenant="default")

@@ -169,6 +169,7 @@ def declare_policy() -> Parser:
             "interlock policy apply policy.yaml",
             "interlock policy evaluate finance.payment.execute --payload '{\"amount_cents\": 20000}'",
         ),
+        otherwise=lambda word: "show" if word.startswith("sha256:") else word,
     )
     for name, declare, run, text in (
         ("check", _declare_file, run_check, "find what is wrong with a policy file; needs no store"),
