@@ -18,7 +18,7 @@ def test_a_healthy_house_is_said_to_be_healthy(policy_terminal: Terminal) -> Non
 
 
 def test_a_store_without_a_policy_is_wrong(terminal: Terminal) -> None:
-    terminal("init")
+    terminal("init", "--bare")
     said = terminal("doctor")
     assert said.code == 1
     assert "everything is denied" in said.out

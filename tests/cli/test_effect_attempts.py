@@ -153,6 +153,6 @@ def test_a_hash_of_ones_own_names_the_request(terminal: Terminal) -> None:
 def test_half_a_condition_is_a_usage_error_and_begins_nothing(
     terminal: Terminal, words: tuple[str, ...]
 ) -> None:
-    terminal("init")
+    terminal("init", "--bare")
     assert terminal("effect", "begin", "refund:1", *words).code == 2
     assert terminal("effects", "--json").json["items"] == []

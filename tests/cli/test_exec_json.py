@@ -106,7 +106,7 @@ def test_what_ran_before_is_told_as_json(task_terminal: Terminal, code: int) -> 
 
 
 def test_a_store_that_cannot_be_opened_is_told_as_a_server_tells_it(task_terminal: Terminal) -> None:
-    task_terminal("init")
+    task_terminal("init", "--bare")
     with (task_terminal.folder / ".interlock" / "interlock.db").open("r+b") as file:
         file.seek(100)  # where the header ends and what the file holds begins
         file.write(b"\xff" * 200)

@@ -73,7 +73,7 @@ def test_a_claim_of_another_task_is_no_claim_of_this_one(task_terminal: Terminal
 
 @pytest.mark.parametrize("words", [(), ("--", "ls")])
 def test_an_id_that_nothing_has_is_told_as_one(task_terminal: Terminal, words: tuple[str, ...]) -> None:
-    task_terminal("init")
+    task_terminal("init", "--bare")
     said = task_terminal("exec", "--resume", "nonsense", *words)
     problem = task_terminal("exec", "--resume", "nonsense", "--json", *words).problem
 

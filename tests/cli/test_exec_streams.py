@@ -60,7 +60,7 @@ def test_what_a_command_says_goes_nowhere_if_stdout_was_closed(
 
 
 def test_a_command_that_lists_with_stdout_closed_ends_well(task_terminal: Terminal) -> None:
-    task_terminal("init")
+    task_terminal("init", "--bare")
     words = ["sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh", *EXEC[:-1], "grants"]
     assert (
         subprocess.run(words, cwd=task_terminal.folder, env=clean_env(), timeout=HANG_SECONDS).returncode == 0

@@ -74,7 +74,7 @@ def test_a_pin_that_is_none_is_a_usage_error(terminal: Terminal, pin: str) -> No
     ],
 )
 def test_json_that_cannot_be_kept_is_no_pin_on_its_text(terminal: Terminal, value: str, said: str) -> None:
-    terminal("init")
+    terminal("init", "--bare")
     ended = terminal("grant", "refund", "--pin", f"a={value}")
     assert (ended.code, said in ended.err) == (2, True), ended.err
     assert terminal("grants", "--json").json["items"] == []

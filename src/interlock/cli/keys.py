@@ -22,6 +22,7 @@ from interlock.cli.output import (
     Cell,
     Table,
     listed,
+    remark,
     safe,
     say,
     say_fields,
@@ -93,12 +94,12 @@ def declare_key() -> Parser:
         "with --url through the server, with an admin's key.",
         examples=(
             "interlock key create mia --kind person --roles review,admin --groups finance",
-            "interlock key create payer --kind agent --roles submit --owner mia --json",
+            "KEY=$(interlock key create payer --kind agent --roles submit --owner mia)",
             "interlock key 0f3c…",
             "interlock key revoke 0f3c…",
         ),
     )
-    _declare_create(parser.verb("create", "make a key for a principal; it is shown once"))
+    _declare_create(parser.verb("create", "make a key for a principal; it is shown once, alone on stdout"))
     listing = parser.verb("list", "list keys, as `interlock keys` does")
     listing.description = _LISTED
     _declare_list(listing)
@@ -131,14 +132,12 @@ def run_create(args: Namespace) -> int:
         return Exit.DONE
     issued = typed(answer, IssuedKey)
     groups = f"; groups {listed(args.groups)}" if args.groups else ""
-    say(
-        f"a key for {issued.principal} ({args.kind}; roles {', '.join(args.roles)}{groups}) "
-        f"of tenant {issued.tenant}:",
-        "",
-        f"  {issued.key}",
-        "",
-        f"It is shown only now and stored only as a digest. Use it with `export INTERLOCK_KEY=…`; "
-        f"end it with `interlock key revoke {issued.key_id}`.",
+    what = f"{args.kind}; roles {', '.join(args.roles)}{groups}"
+    remark(f"API key for {issued.principal} ({what}) of tenant {issued.tenant}:")
+    say(issued.key)  # alone on stdout: KEY=$(interlock key create …)
+    remark(
+        f"It is shown only now, and stored only as a digest. Use it with `interlock login`, INTERLOCK_KEY or "
+        f"--api-key; end it with `interlock key revoke {issued.key_id}`."
     )
     return Exit.DONE
 
