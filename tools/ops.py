@@ -204,7 +204,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "Starts by outcome",
                 "ops",
                 ((rate(chosen(), "outcome"), "{{outcome}}"),),
-                "Of at most 150 workflows on each server; the rest is `other`. `interlock limits stats` has them all.",
+                "Of at most 150 workflows on each server; the rest is `other`. `interlock traffic` has them all.",
             ),
             Panel(
                 "429 by tenant and workflow",

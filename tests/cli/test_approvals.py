@@ -24,7 +24,7 @@ def test_the_inbox_shows_what_is_pending_and_how_many_agreed(
     job = policy_terminal.submit(cents=20_000)
     decided = policy_terminal.submit()
     policy_terminal("reject", decided["id"], "--reason", "no")
-    policy_terminal("approve", job["id"], "--key", finance["noor"])
+    policy_terminal("approve", job["id"], "--api-key", finance["noor"])
     listed = policy_terminal("approvals").out
     assert job["id"] in listed
     assert "1 of 2" in listed
@@ -40,7 +40,7 @@ def test_a_vote_that_no_longer_counts_is_not_counted_in_the_inbox(
     policy_terminal: Terminal, finance: dict[str, str]
 ) -> None:
     job = policy_terminal.submit(cents=20_000)
-    policy_terminal("approve", job["id"], "--key", finance["noor"])
+    policy_terminal("approve", job["id"], "--api-key", finance["noor"])
     policy_terminal.key("noor", "--kind", "person", "--roles", "audit")
     assert "0 of 2" in policy_terminal("approvals").out
 
@@ -74,7 +74,7 @@ def test_the_page_has_everything_and_the_commands_to_decide(
     job = policy_terminal.submit(
         "finance.payment.execute", 20_000, "--env", "production", "--evidence", "invoice=No. 7"
     )
-    policy_terminal("approve", job["id"], "--key", finance["noor"], "--reason", "checked")
+    policy_terminal("approve", job["id"], "--api-key", finance["noor"], "--reason", "checked")
     page = policy_terminal("approval", job["id"]).out
     for part in (
         '"amount_cents": 20000',
@@ -149,9 +149,9 @@ def test_one_yes_of_two_is_counted_and_the_second_decides(
     policy_terminal: Terminal, finance: dict[str, str]
 ) -> None:
     job = policy_terminal.submit(cents=20_000)
-    first = policy_terminal("approve", job["id"], "--key", finance["noor"])
+    first = policy_terminal("approve", job["id"], "--api-key", finance["noor"])
     assert (first.code, "1 more needed" in first.out) == (0, True)
-    second = policy_terminal("approve", job["id"], "--key", finance["omar"], "--json")
+    second = policy_terminal("approve", job["id"], "--api-key", finance["omar"], "--json")
     assert (second.code, second.json["outcome"], second.json["state"]) == (0, "approved", "PENDING")
 
 
@@ -172,9 +172,9 @@ def test_deciding_the_other_way_is_refused_and_names_who_decided(policy_terminal
 
 def test_a_yes_to_another_version_is_refused(policy_terminal: Terminal) -> None:
     job = policy_terminal.submit()
-    said = policy_terminal("approve", job["id"], "--hash", "sha256:" + "0" * 64, "--json")
+    said = policy_terminal("approve", job["id"], "--job-hash", "sha256:" + "0" * 64, "--json")
     assert (said.code, said.problem["code"]) == (1, "hash_mismatch")
-    assert policy_terminal("approve", job["id"], "--hash", job["job_hash"]).code == 0
+    assert policy_terminal("approve", job["id"], "--job-hash", job["job_hash"]).code == 0
 
 
 def test_advice_names_commands_not_routes(policy_terminal: Terminal) -> None:
@@ -188,7 +188,7 @@ def test_advice_names_commands_not_routes(policy_terminal: Terminal) -> None:
 
 def test_a_target_that_moved_is_shown_with_the_way_to_ask_anew(policy_terminal: Terminal) -> None:
     job = policy_terminal.submit("finance.payment.execute", 500, "--target", "ledger@1")
-    assert policy_terminal("touch", "--key", "ledger", "--version", "2").code == 0
+    assert policy_terminal("touch", "--target", "ledger", "--version", "2").code == 0
     page = policy_terminal("approval", job["id"]).out
     assert "moved to 2" in page
     assert f"interlock refresh {job['id']}" in page
@@ -206,7 +206,7 @@ def test_an_edited_request_has_a_new_hash_and_no_votes(
     policy_terminal: Terminal, finance: dict[str, str]
 ) -> None:
     job = policy_terminal.submit(cents=20_000)
-    policy_terminal("approve", job["id"], "--key", finance["noor"])
+    policy_terminal("approve", job["id"], "--api-key", finance["noor"])
     edited = policy_terminal(
         "edit", job["id"], "--payload", '{"amount_cents": 30000}', "--reason", "agreed", "--json"
     ).json
@@ -230,9 +230,16 @@ def test_whoever_edited_a_request_is_told_that_this_is_why_they_cannot_decide_it
 ) -> None:
     job = policy_terminal.submit(cents=20_000)["id"]
     policy_terminal(
-        "edit", job, "--payload", '{"amount_cents": 30000}', "--reason", "agreed", "--key", finance["noor"]
+        "edit",
+        job,
+        "--payload",
+        '{"amount_cents": 30000}',
+        "--reason",
+        "agreed",
+        "--api-key",
+        finance["noor"],
     )
-    said = policy_terminal("approve", job, "--key", finance["noor"])
+    said = policy_terminal("approve", job, "--api-key", finance["noor"])
     assert (said.code, "noor submitted or edited" in said.err) == (1, True), said.err
 
 
@@ -250,7 +257,7 @@ def test_a_rejection_needs_a_reason(policy_terminal: Terminal) -> None:
 def test_an_agents_key_decides_nothing(policy_terminal: Terminal) -> None:
     job = policy_terminal.submit()
     key = policy_terminal.key("payer", "--kind", "agent", "--roles", "submit,review")
-    said = policy_terminal("approve", job["id"], "--key", key, "--json")
+    said = policy_terminal("approve", job["id"], "--api-key", key, "--json")
     assert (said.code, said.problem["code"]) == (1, "people_only")
 
 

@@ -18,11 +18,11 @@ def test_entries_are_found_by_subject_actor_and_action(policy_terminal: Terminal
 
 def test_a_refused_decision_is_in_the_log(policy_terminal: Terminal) -> None:
     job = policy_terminal.submit()
-    policy_terminal("approve", job["id"], "--hash", "sha256:" + "0" * 64)
+    policy_terminal("approve", job["id"], "--job-hash", "sha256:" + "0" * 64)
     assert "approve_refused" in policy_terminal("audit", "--subject", job["id"]).out
 
 
 def test_only_those_with_the_role_read_it(policy_terminal: Terminal) -> None:
     key = policy_terminal.key("payer", "--kind", "agent", "--roles", "submit")
-    said = policy_terminal("audit", "--key", key, "--json")
+    said = policy_terminal("audit", "--api-key", key, "--json")
     assert (said.code, said.problem["code"]) == (1, "forbidden")

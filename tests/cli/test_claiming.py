@@ -19,7 +19,7 @@ def test_a_claim_that_fits_takes_one_use_and_ends_with_zero(terminal: Terminal) 
     said = terminal("claim", "deploy", "--arg", "env=production", "--execution-id", "run-7")
 
     assert (said.code, said.out) == (0, f"claimed deploy as run-7: use 1 of {grant}, fence 1\n")
-    assert terminal("grants", grant, "--json").json["used"] == 1
+    assert terminal("grant", grant, "--json").json["used"] == 1
 
 
 def test_a_repeat_under_the_same_execution_id_gets_the_same_use(terminal: Terminal) -> None:
@@ -52,12 +52,12 @@ def test_a_claim_that_does_not_fit_ends_with_three_and_says_why(
 
     assert (said.code, said.out, why in said.err) == (3, "", True), said.err
     assert (told.code, told.json["claimed"], why in told.json["reason"]) == (3, False, True)
-    assert terminal("grants", grant, "--json").json["used"] == 0
+    assert terminal("grant", grant, "--json").json["used"] == 0
 
 
 def test_a_claim_may_ask_for_whose_grant(terminal: Terminal) -> None:
     ann = terminal.key("ann", "--kind", "person", "--roles", "review,submit", "--groups", "ops")
-    granted(terminal, "deploy", "--key", ann)
+    granted(terminal, "deploy", "--api-key", ann)
     assert terminal("claim", "deploy", "--group", "finance").code == 3
     assert terminal("claim", "deploy", "--group", "finance", "--group", "ops").code == 0
 
@@ -84,7 +84,7 @@ def test_an_execution_that_claimed_first_is_resumed_under_its_use(task_terminal:
     assert task_terminal.process("exec", "--resume", "run-7", "mark").code == 0
 
     assert marks(task_terminal) == ["ran"]
-    assert task_terminal("grants", grant, "--json").json["used"] == 1
+    assert task_terminal("grant", grant, "--json").json["used"] == 1
 
 
 def test_a_lost_answer_is_told_with_the_id_that_settles_it(
@@ -92,12 +92,12 @@ def test_a_lost_answer_is_told_with_the_id_that_settles_it(
 ) -> None:
     server = serve(f"sqlite:///{tmp_path}/server.db")
     ada, bot = server.create_key("ada").key, server.create_key("bot", kind="agent", roles="submit").key
-    grant = granted(terminal, "deploy", "--uses", "2", "--url", server.url, "--key", ada)["id"]
+    grant = granted(terminal, "deploy", "--uses", "2", "--url", server.url, "--api-key", ada)["id"]
     with losing(server) as url:
-        lost = terminal("claim", "deploy", "--url", url, "--key", bot, "--patience", "0s")
+        lost = terminal("claim", "deploy", "--url", url, "--api-key", bot, "--patience", "0s")
     told = lost.err.partition("the same command with ")[2].partition(" tells")[0].split()
 
-    again = terminal("claim", "deploy", *told, "--url", server.url, "--key", bot)
+    again = terminal("claim", "deploy", *told, "--url", server.url, "--api-key", bot)
 
     assert (lost.code, told[:1]) == (6, ["--execution-id"]), lost.err
     assert (again.code, f"use 1 of {grant}" in again.out) == (0, True)

@@ -30,7 +30,7 @@ def test_the_first_page_lists_every_command(terminal: Terminal, words: tuple[str
     said = terminal(*words)
     assert said.code == 0
     for entry in entries():
-        assert f"  {entry.name:<12}{entry.summary}" in said.out
+        assert f"  {entry.name:<14}{entry.summary}" in said.out
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in entries()])
@@ -68,7 +68,7 @@ def test_wrong_usage_is_told_in_one_line_with_what_was_probably_meant(terminal: 
         return said.err
 
     assert complaint("submit") == "interlock: missing: TOPIC; see `interlock submit --help`\n"
-    assert "create|list|revoke; see `interlock key --help`" in complaint("key")
+    assert "create|list|show|revoke; see `interlock key --help`" in complaint("key")
     assert "did you mean apply? See `interlock policy --help`" in complaint("policy", "aply", "p.yaml")
     assert "unrecognized arguments: --sate pending; did you mean --state?" in complaint(
         "approvals", "--sate", "pending"
@@ -82,7 +82,7 @@ def test_wrong_usage_is_told_in_one_line_with_what_was_probably_meant(terminal: 
     "words",
     [
         ("lease", "acquire", "r", "--ttl", "0s"),
-        ("runs", "start", "w", "--ttl", "0"),
+        ("run", "start", "w", "--ttl", "0"),
         ("effect", "begin", "pay:1", "--request-hash", "sha256:0", "--ttl", "0s"),
         ("grant", "deploy", "--uses", "0"),
         ("submit", "a.b", "--max-attempts", "101"),
@@ -129,7 +129,7 @@ def test_shared_options_may_stand_before_the_command(policy_terminal: Terminal) 
     key = policy_terminal.key("payer", "--kind", "agent", "--roles", "submit")
     policy_terminal.use(INTERLOCK_STORE="memory:")
     said = policy_terminal(
-        "--store", store, f"--key={key}", "--json", "submit", "knowledge.read", "--key", "an-intent"
+        "--store", store, f"--api-key={key}", "--json", "submit", "knowledge.read", "--key", "an-intent"
     )
     assert said.json["submitted_by"] == "payer"
     assert said.json["id"] in policy_terminal("--store", store, "jobs").out

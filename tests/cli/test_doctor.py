@@ -18,7 +18,7 @@ def test_a_healthy_house_is_said_to_be_healthy(policy_terminal: Terminal) -> Non
 
 
 def test_a_store_without_a_policy_is_wrong(terminal: Terminal) -> None:
-    terminal("init")
+    terminal("init", "--bare")
     said = terminal("doctor")
     assert said.code == 1
     assert "everything is denied" in said.out
@@ -75,7 +75,8 @@ def test_somebody_who_edited_the_request_does_not_count(policy_terminal: Termina
     assert policy_terminal("doctor").code == 0
     payload = '{"amount_cents": 20001}'
     assert (
-        policy_terminal("edit", job["id"], "--payload", payload, "--reason", "typo", "--key", noor).code == 0
+        policy_terminal("edit", job["id"], "--payload", payload, "--reason", "typo", "--api-key", noor).code
+        == 0
     )
     said = policy_terminal("doctor")
     assert said.code == 1
@@ -100,7 +101,7 @@ def test_a_request_that_too_few_can_decide_is_wrong_for_reviewers_too(policy_ter
     job = policy_terminal.submit(cents=20_000)
     assert (
         f"{job['id']} needs 2 people of finance; nobody may decide it"
-        in policy_terminal("doctor", "--key", key).out
+        in policy_terminal("doctor", "--api-key", key).out
     )
 
 
@@ -135,7 +136,7 @@ def test_an_agent_without_an_owner_is_noted(policy_terminal: Terminal) -> None:
 
 def test_a_caller_who_may_not_see_keys_is_told_so(policy_terminal: Terminal) -> None:
     key = policy_terminal.key("mia", "--kind", "person", "--roles", "review")
-    said = policy_terminal("doctor", "--key", key)
+    said = policy_terminal("doctor", "--api-key", key)
     assert (said.code, "pass an admin's key" in said.out) == (0, True)
 
 

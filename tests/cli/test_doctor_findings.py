@@ -171,7 +171,7 @@ def test_a_gate_that_counts_wrong_is_wrong(policy_terminal: Terminal) -> None:
 
 def test_a_caller_who_may_not_see_grants_is_told_so(policy_terminal: Terminal) -> None:
     key = policy_terminal.key("payer", "--kind", "agent", "--roles", "submit")
-    (finding,) = found(policy_terminal("doctor", "--json", "--key", key), "grants")
+    (finding,) = found(policy_terminal("doctor", "--json", "--api-key", key), "grants")
     assert (finding["level"], finding["text"]) == ("note", "not examined")
 
 
@@ -180,7 +180,7 @@ def test_a_webhook_that_takes_nothing_is_wrong_and_what_it_missed_is_noted(
 ) -> None:
     url = _served(serve, tmp_path, INTERLOCK_WEBHOOK_ATTEMPTS_MAX="1")
     policy_terminal.use(INTERLOCK_URL=url[0], INTERLOCK_KEY=url[1])
-    hook = policy_terminal("webhooks", "add", "http://127.0.0.1:1/hook", "--json").json["id"]
+    hook = policy_terminal("webhook", "add", "http://127.0.0.1:1/hook", "--json").json["id"]
     policy_terminal.submit(RELEASED)
     findings = _until(policy_terminal, "webhooks", 2)
     assert [each["level"] for each in findings] == ["wrong", "note"]
@@ -192,7 +192,7 @@ def test_a_webhook_that_takes_nothing_is_wrong_and_what_it_missed_is_noted(
 
 def test_events_that_no_server_relays_are_wrong(policy_terminal: Terminal) -> None:
     policy_terminal.use(INTERLOCK_WEBHOOK_ALLOW_PRIVATE="127.0.0.0/8")
-    hook = policy_terminal("webhooks", "add", "http://127.0.0.1:1/hook", "--json").json["id"]
+    hook = policy_terminal("webhook", "add", "http://127.0.0.1:1/hook", "--json").json["id"]
     policy_terminal.submit(RELEASED)
     assert found(policy_terminal("doctor", "--json"), "relays") == []
     age(policy_terminal.folder, "relays", minutes=5)

@@ -23,7 +23,7 @@ def grant_of(terminal: Terminal, *words: str) -> Any:
 
 
 def uses(terminal: Terminal, grant: Any) -> int:
-    return terminal("grants", grant["id"], "--json").json["used"]
+    return terminal("grant", grant["id"], "--json").json["used"]
 
 
 def test_only_the_first_begin_ends_with_0(terminal: Terminal) -> None:
@@ -72,7 +72,7 @@ def test_a_late_attempt_cannot_settle_what_another_does(terminal: Terminal) -> N
 
 
 def test_a_use_of_a_grant_is_taken_if_and_only_if_the_effect_begins(terminal: Terminal) -> None:
-    terminal("touch", "--key", "account:7", "--version", "v2")
+    terminal("touch", "--target", "account:7", "--version", "v2")
     grant = grant_of(terminal, "--pin", "cents<=5000")
     moved = begin(terminal, "--grant", "finance.refund", "--target", "account:7", "--version", "v1")
     assert (moved.code, moved.problem["code"], uses(terminal, grant)) == (1, "superseded", 0)
@@ -153,6 +153,6 @@ def test_a_hash_of_ones_own_names_the_request(terminal: Terminal) -> None:
 def test_half_a_condition_is_a_usage_error_and_begins_nothing(
     terminal: Terminal, words: tuple[str, ...]
 ) -> None:
-    terminal("init")
+    terminal("init", "--bare")
     assert terminal("effect", "begin", "refund:1", *words).code == 2
     assert terminal("effects", "--json").json["items"] == []

@@ -38,7 +38,7 @@ def told(policy_terminal: Terminal) -> Terminal:
 
 
 def test_a_store_where_nothing_happened_says_so(terminal: Terminal) -> None:
-    terminal("init")
+    terminal("init", "--bare")
     assert "no events yet" in terminal("events").out
     assert terminal("events", "--json").json == {"items": [], "next_after": 0}
 

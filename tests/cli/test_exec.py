@@ -25,13 +25,13 @@ def test_a_task_runs_once_under_a_grant_and_its_exit_code_is_passed_on(task_term
     assert second.code == 4
     assert "no open grant for mark" in second.err
     assert marks(task_terminal) == ["ran"]
-    assert task_terminal("grants", grant["id"], "--json").json["state"] == "spent"
+    assert task_terminal("grant", grant["id"], "--json").json["state"] == "spent"
 
 
 def test_what_ran_is_recorded_with_exit_code_duration_and_output(task_terminal: Terminal) -> None:
     grant = granted(task_terminal, "mark")
     task_terminal.process("exec", "mark", "5")
-    execution = task_terminal("grants", grant["id"], "--json").json["claims"][0]["execution_id"]
+    execution = task_terminal("grant", grant["id"], "--json").json["claims"][0]["execution_id"]
 
     effect = effect_of(task_terminal, execution)
 
@@ -166,7 +166,7 @@ def test_a_signal_reaches_the_command_and_how_it_ends_is_how_we_end(task_termina
 def test_a_command_out_of_time_is_ended_with_all_it_started(task_terminal: Terminal) -> None:
     grant = granted(task_terminal, "late")
     assert task_terminal.process("exec", "late").code == 124
-    execution = task_terminal("grants", grant["id"], "--json").json["claims"][0]["execution_id"]
+    execution = task_terminal("grant", grant["id"], "--json").json["claims"][0]["execution_id"]
     assert effect_of(task_terminal, execution)["result"]["timed_out"] is True
 
 
@@ -176,7 +176,7 @@ def test_a_command_that_cannot_start_consumes_nothing(task_terminal: Terminal) -
         said = task_terminal("exec", "gone")
         assert (said.code, why in said.err) == (2, True)
         task_terminal.file("gone.sh", "")
-    assert task_terminal("grants", grant["id"], "--json").json["used"] == 0
+    assert task_terminal("grant", grant["id"], "--json").json["used"] == 0
 
 
 def test_a_task_that_asks_for_a_signature_takes_no_other_grant(task_terminal: Terminal) -> None:

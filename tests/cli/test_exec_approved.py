@@ -319,14 +319,14 @@ def test_it_works_the_same_through_a_server(
         )
         task_terminal.use(INTERLOCK_URL=server.url, INTERLOCK_KEY=bot.key)
         job = asked(task_terminal, "mark", "3")
-        assert task_terminal("approve", job, "--key", ada.key).code == 0
+        assert task_terminal("approve", job, "--api-key", ada.key).code == 0
         assert (
             task_terminal.process(
                 "exec", "--resume", job, env={"INTERLOCK_URL": server.url, "INTERLOCK_KEY": bot.key}
             ).code
             == 3
         )
-        assert task_terminal("grant", "mark", "--key", ada.key).code == 0
+        assert task_terminal("grant", "mark", "--api-key", ada.key).code == 0
         assert (
             task_terminal.process(
                 "exec", "mark", "4", env={"INTERLOCK_URL": server.url, "INTERLOCK_KEY": bot.key}

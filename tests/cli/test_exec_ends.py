@@ -27,7 +27,7 @@ def ran(task_terminal: Terminal, script: str, *options: str, stdin: str = "") ->
     said = task_terminal.process(
         "exec", *options, "--grant", grant["id"], "say", "--", "sh", "-c", script, stdin=stdin
     )
-    (use,) = task_terminal("grants", grant["id"], "--json").json["claims"]
+    (use,) = task_terminal("grant", grant["id"], "--json").json["claims"]
     return said.code, effect_of(task_terminal, use["execution_id"])
 
 

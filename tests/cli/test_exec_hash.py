@@ -180,14 +180,14 @@ def test_a_fitting_grant_is_found_behind_many_that_do_not_fit(task_terminal: Ter
         granted(task_terminal, "mark", "--pin", f'args.0="{number}"')
     wanted = granted(task_terminal, "mark", "--pin", 'args.0="42"')
     assert task_terminal.process("exec", "mark", "42").code == 42
-    assert task_terminal("grants", wanted["id"], "--json").json["state"] == "spent"
+    assert task_terminal("grant", wanted["id"], "--json").json["state"] == "spent"
 
 
 def test_whose_key_is_shown_is_who_claims(task_terminal: Terminal) -> None:
     grant = granted(task_terminal, "mark")
     key = task_terminal.key("bot", "--kind", "agent", "--roles", "submit")
     assert task_terminal.process("exec", "mark", env={"INTERLOCK_KEY": key}).code == 0
-    (use,) = task_terminal("grants", grant["id"], "--json").json["claims"]
+    (use,) = task_terminal("grant", grant["id"], "--json").json["claims"]
     assert use["claimed_by"] == "bot"
 
 
@@ -196,7 +196,7 @@ def test_a_task_whose_folder_is_missing_consumes_nothing(task_terminal: Terminal
     grant = granted(task_terminal, "a")
     said = task_terminal("exec", "a")
     assert (said.code, "does not exist" in said.err) == (2, True), said.err
-    assert task_terminal("grants", grant["id"], "--json").json["used"] == 0
+    assert task_terminal("grant", grant["id"], "--json").json["used"] == 0
 
 
 def test_a_program_has_a_topic_that_a_policy_can_name(task_terminal: Terminal) -> None:

@@ -74,7 +74,7 @@ def test_a_rule_that_asks_more_groups_than_the_task_does_not_speak_for_the_tasks
     sam = reviewer(task_terminal, "sam", "sales")
     task_terminal.file("payload.json", task_terminal("exec", "--show", "ops").out)
     job = task_terminal("submit", "exec.ops", "--payload", "@payload.json", "--json").json["id"]
-    assert task_terminal("approve", job, "--key", sam).code == 0
+    assert task_terminal("approve", job, "--api-key", sam).code == 0
 
     said = task_terminal("exec", "--resume", job)
 
@@ -85,7 +85,7 @@ def test_everybody_who_said_yes_has_to_be_in_the_tasks_groups(task_terminal: Ter
     ruled(task_terminal, "quorum: 2, groups: [sales]")
     job = asked(task_terminal, "ops")
     for name, groups in (("olga", "ops,sales"), ("sam", "sales")):
-        assert task_terminal("approve", job, "--key", reviewer(task_terminal, name, groups)).code == 0
+        assert task_terminal("approve", job, "--api-key", reviewer(task_terminal, name, groups)).code == 0
 
     said = task_terminal("exec", "--resume", job)
 
@@ -96,7 +96,7 @@ def test_everybody_who_said_yes_has_to_be_in_the_tasks_groups(task_terminal: Ter
 def test_a_standing_grant_where_the_rule_asks_for_the_tasks_groups_is_enough(task_terminal: Terminal) -> None:
     ruled(task_terminal, "groups: [ops]")
     olga = reviewer(task_terminal, "olga", "ops")
-    assert task_terminal("grant", "exec.ops", "--standing", "--key", olga).code == 0
+    assert task_terminal("grant", "exec.ops", "--standing", "--api-key", olga).code == 0
 
     assert task_terminal.process("exec", "ops").code == 0
     assert marks(task_terminal) == ["ops"]

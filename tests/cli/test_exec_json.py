@@ -35,7 +35,7 @@ def test_a_denial_is_the_same_document_embedded_and_through_a_server(
     terminal: Terminal, server: InterlockServer, policy: str | None, command: str
 ) -> None:
     ada = server.create_key("ada", roles="admin,submit").key
-    at = ("--url", server.url, "--key", ada)
+    at = ("--url", server.url, "--api-key", ada)
     if policy:
         for where in ((), at):
             assert terminal("policy", "apply", terminal.file("policy.yaml", policy), *where).code == 0
@@ -94,7 +94,7 @@ def test_who_waits_with_json_is_told_nothing_else(task_terminal: Terminal) -> No
 def test_what_ran_before_is_told_as_json(task_terminal: Terminal, code: int) -> None:
     grant = granted(task_terminal, "mark")
     assert task_terminal.process("exec", "mark", str(code)).code == code
-    execution = task_terminal("grants", grant["id"], "--json").json["claims"][0]["execution_id"]
+    execution = task_terminal("grant", grant["id"], "--json").json["claims"][0]["execution_id"]
 
     said = task_terminal.process("exec", "--resume", execution, "--json")
 
@@ -106,7 +106,7 @@ def test_what_ran_before_is_told_as_json(task_terminal: Terminal, code: int) -> 
 
 
 def test_a_store_that_cannot_be_opened_is_told_as_a_server_tells_it(task_terminal: Terminal) -> None:
-    task_terminal("init")
+    task_terminal("init", "--bare")
     with (task_terminal.folder / ".interlock" / "interlock.db").open("r+b") as file:
         file.seek(100)  # where the header ends and what the file holds begins
         file.write(b"\xff" * 200)

@@ -65,7 +65,7 @@ def test_a_command_and_all_that_it_started_end_with_exec(
     kill(process)
     assert process.wait(HANG_SECONDS) == -signal.SIGKILL
     assert has_ended(alive)
-    (use,) = task_terminal("grants", grant["id"], "--json").json["claims"]
+    (use,) = task_terminal("grant", grant["id"], "--json").json["claims"]
     assert effect_of(task_terminal, use["execution_id"])["state"] == "IN_PROGRESS"
     again = task_terminal("exec", "--resume", use["execution_id"], "--", "sh", "-c", HOLD)
     assert again.code != 0

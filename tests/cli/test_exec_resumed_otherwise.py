@@ -13,7 +13,7 @@ def ended(task_terminal: Terminal) -> str:
     """An execution under a grant that ran to its end."""
     grant = granted(task_terminal, "mark")
     assert task_terminal.process("exec", "mark", "0").code == 0
-    return str(task_terminal("grants", grant["id"], "--json").json["claims"][0]["execution_id"])
+    return str(task_terminal("grant", grant["id"], "--json").json["claims"][0]["execution_id"])
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_claim_of_another_task_is_no_claim_of_this_one(task_terminal: Terminal
 
 @pytest.mark.parametrize("words", [(), ("--", "ls")])
 def test_an_id_that_nothing_has_is_told_as_one(task_terminal: Terminal, words: tuple[str, ...]) -> None:
-    task_terminal("init")
+    task_terminal("init", "--bare")
     said = task_terminal("exec", "--resume", "nonsense", *words)
     problem = task_terminal("exec", "--resume", "nonsense", "--json", *words).problem
 

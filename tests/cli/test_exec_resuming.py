@@ -24,7 +24,7 @@ def test_an_execution_killed_before_it_could_say_how_it_ended_is_never_run_again
     wait_for(task_terminal, "started")
     process.kill()
     process.wait(30)
-    execution = task_terminal("grants", grant["id"], "--json").json["claims"][0]["execution_id"]
+    execution = task_terminal("grant", grant["id"], "--json").json["claims"][0]["execution_id"]
 
     said = task_terminal("exec", "--resume", execution, "slow")
 
@@ -49,7 +49,7 @@ def test_a_claim_that_never_started_is_resumed_with_the_same_use(task_terminal: 
     assert (again.code, again.out) == (0, "")
     assert "did not run again" in again.err
     assert marks(task_terminal) == ["ran"]
-    assert task_terminal("grants", grant["id"], "--json").json["used"] == 1
+    assert task_terminal("grant", grant["id"], "--json").json["used"] == 1
 
 
 def test_an_id_that_nobody_claimed_under_is_resumed_by_no_open_grant(task_terminal: Terminal) -> None:
@@ -59,7 +59,7 @@ def test_an_id_that_nobody_claimed_under_is_resumed_by_no_open_grant(task_termin
 
     assert (said.code, "no grant for mark was claimed" in said.err) == (3, True)
     assert "asking" not in said.err
-    assert task_terminal("grants", grant["id"], "--json").json["used"] == 0
+    assert task_terminal("grant", grant["id"], "--json").json["used"] == 0
     assert marks(task_terminal) == []
 
 
@@ -82,10 +82,10 @@ def test_an_execution_killed_while_it_claims_and_begins_leaves_the_grant_open(
         words, cwd=task_terminal.folder, env=clean_env(), stdin=subprocess.DEVNULL, timeout=120
     )
     assert ended.returncode == -signal.SIGKILL
-    assert task_terminal("grants", grant["id"], "--json").json["used"] == 0
+    assert task_terminal("grant", grant["id"], "--json").json["used"] == 0
 
     assert task_terminal.process("exec", "mark").code == 0
-    (use,) = task_terminal("grants", grant["id"], "--json").json["claims"]
+    (use,) = task_terminal("grant", grant["id"], "--json").json["claims"]
     assert use["action_id"] == f"exec:{use['execution_id']}"
     assert effect_of(task_terminal, use["execution_id"])["grant"]["id"] == grant["id"]
     assert marks(task_terminal) == ["ran"]
@@ -100,7 +100,7 @@ def test_an_execution_that_could_not_start_is_resumed_for_nothing_but_its_comman
     tool.chmod(0o755)
     failed = task_terminal.process("exec", "flaky")
     assert (failed.code, "could not be started" in failed.err) == (1, True)
-    (use,) = task_terminal("grants", grant["id"], "--json").json["claims"]
+    (use,) = task_terminal("grant", grant["id"], "--json").json["claims"]
     tool.write_text("#!/bin/sh\necho ran >> marks\n")
 
     other = task_terminal.process("exec", "--resume", use["execution_id"], "flaky", "more")
@@ -108,7 +108,7 @@ def test_an_execution_that_could_not_start_is_resumed_for_nothing_but_its_comman
 
     assert (other.code, resumed.code) == (3, 0), resumed.err
     assert marks(task_terminal) == ["ran"]
-    assert task_terminal("grants", grant["id"], "--json").json["used"] == 1
+    assert task_terminal("grant", grant["id"], "--json").json["used"] == 1
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_command_that_ran_passes_its_exit_code_on_though_nobody_could_record_i
     server = InterlockServer(f"sqlite:///{tmp_path}/interlock.db").start()
     ada, bot = server.create_key("ada"), server.create_key("bot", kind="agent", roles="submit")
     at = {"INTERLOCK_URL": server.url, "INTERLOCK_KEY": bot.key, "SERVER": str(server.pid)}
-    grant = granted(task_terminal, "fell", "--url", server.url, "--key", ada.key)
+    grant = granted(task_terminal, "fell", "--url", server.url, "--api-key", ada.key)
     fell = ("fell", "--", "sh", "-c", 'kill -9 "$SERVER"; exit 7')
 
     said = task_terminal.process("exec", "--patience", "1s", "--env", "SERVER", *fell, env=at)
@@ -153,7 +153,7 @@ def test_a_command_that_ran_passes_its_exit_code_on_though_nobody_could_record_i
     server.start()
     again = shlex.split(said.err.partition("record it with `")[2].partition("`")[0])
     recorded = task_terminal.process(*again[1:], env=at)
-    use = task_terminal.process("grants", grant["id"], "--json", env=at).json["claims"][0]
+    use = task_terminal.process("grant", grant["id"], "--json", env=at).json["claims"][0]
     resumed = task_terminal.process("exec", "--resume", use["execution_id"], env=at)
     server.close()
 
@@ -168,7 +168,7 @@ def test_who_does_not_hear_whether_it_may_run_runs_nothing_and_is_told_how_to_go
     server = InterlockServer(f"sqlite:///{tmp_path}/interlock.db").start()
     ada, bot = server.create_key("ada"), server.create_key("bot", kind="agent", roles="submit")
     at = {"INTERLOCK_URL": server.url, "INTERLOCK_KEY": bot.key}
-    granted(task_terminal, "mark", "--url", server.url, "--key", ada.key)
+    granted(task_terminal, "mark", "--url", server.url, "--api-key", ada.key)
 
     server.pause()
     said = task_terminal.process("exec", "--patience", "1s", "mark", "a b", env=at)
@@ -241,7 +241,7 @@ def test_an_execution_that_surely_ran_is_not_run_again(task_terminal: Terminal, 
 def test_how_a_command_ended_is_not_told_of_another_one(task_terminal: Terminal) -> None:
     ann = task_terminal.key("ann", "--kind", "person", "--roles", "review")
     job = str(task_terminal("exec", "mark", "0", "--json").problem["job_id"])
-    task_terminal("approve", job, "--key", ann)
+    task_terminal("approve", job, "--api-key", ann)
     assert task_terminal.process("exec", "--resume", job).code == 0
 
     same, other, undeclared = (

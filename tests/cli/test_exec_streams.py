@@ -35,7 +35,7 @@ def test_a_command_fails_as_it_failed_also_where_ended_children_are_ignored(task
     )  # fmt: skip
 
     assert ended.returncode == 7
-    use = task_terminal("grants", grant["id"], "--json").json["claims"][0]
+    use = task_terminal("grant", grant["id"], "--json").json["claims"][0]
     assert effect_of(task_terminal, use["execution_id"])["result"]["exit_code"] == 7
 
 
@@ -44,7 +44,7 @@ def test_what_a_command_says_goes_nowhere_if_stdout_was_closed(
 ) -> None:
     server = InterlockServer(f"sqlite:///{tmp_path}/interlock.db").start()
     ada, bot = server.create_key("ada"), server.create_key("bot", kind="agent", roles="submit")
-    granted(task_terminal, "say", "--url", server.url, "--key", ada.key)
+    granted(task_terminal, "say", "--url", server.url, "--api-key", ada.key)
     at = {"INTERLOCK_URL": server.url, "INTERLOCK_KEY": bot.key}
 
     ended = subprocess.run(
@@ -60,7 +60,7 @@ def test_what_a_command_says_goes_nowhere_if_stdout_was_closed(
 
 
 def test_a_command_that_lists_with_stdout_closed_ends_well(task_terminal: Terminal) -> None:
-    task_terminal("init")
+    task_terminal("init", "--bare")
     words = ["sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh", *EXEC[:-1], "grants"]
     assert (
         subprocess.run(words, cwd=task_terminal.folder, env=clean_env(), timeout=HANG_SECONDS).returncode == 0
@@ -100,7 +100,7 @@ def test_how_long_a_command_took_is_not_how_long_its_reader_did(task_terminal: T
         pass
     os.close(reading)
     assert process.wait(HANG_SECONDS) == 0
-    use = task_terminal("grants", grant["id"], "--json").json["claims"][0]
+    use = task_terminal("grant", grant["id"], "--json").json["claims"][0]
     assert effect_of(task_terminal, use["execution_id"])["result"]["duration_ms"] < 4000
 
 
@@ -119,7 +119,7 @@ def test_a_reader_that_stands_still_keeps_no_command_past_its_time(task_terminal
         os.close(reading)
         process.wait(HANG_SECONDS)
     assert not (task_terminal.folder / "marks").exists()
-    use = task_terminal("grants", grant["id"], "--json").json["claims"][0]
+    use = task_terminal("grant", grant["id"], "--json").json["claims"][0]
     assert effect_of(task_terminal, use["execution_id"])["result"]["timed_out"] is True
 
 
@@ -131,7 +131,7 @@ def test_who_is_stopped_while_recording_passes_the_exit_code_on_and_says_how_to_
     server = InterlockServer(f"sqlite:///{tmp_path}/interlock.db").start()
     ada, bot = server.create_key("ada"), server.create_key("bot", kind="agent", roles="submit")
     at = {"INTERLOCK_URL": server.url, "INTERLOCK_KEY": bot.key, "SERVER": str(server.pid)}
-    granted(task_terminal, "halt", "--url", server.url, "--key", ada.key)
+    granted(task_terminal, "halt", "--url", server.url, "--api-key", ada.key)
     halt = ("halt", "--", "sh", "-c", 'kill -STOP "$SERVER"; echo $$ >> marks; echo over >> marks; exit 7')
     process = subprocess.Popen(
         [*EXEC, "--patience", "10m", "--env", "SERVER", *halt],
@@ -181,7 +181,7 @@ def test_output_that_finds_no_room_is_said_to_be_lost(task_terminal: Terminal) -
             timeout=HANG_SECONDS,
         )
     assert (ended.returncode, b"could be written: No space left on device" in ended.stderr) == (0, True)
-    use = task_terminal("grants", grant["id"], "--json").json["claims"][0]
+    use = task_terminal("grant", grant["id"], "--json").json["claims"][0]
     assert "unheard" not in effect_of(task_terminal, use["execution_id"])["result"]
 
 
@@ -191,7 +191,7 @@ def test_nobody_who_hears_our_remarks_is_no_reason_to_end_otherwise(
 ) -> None:
     grant = granted(task_terminal, "mark")
     assert task_terminal.process("exec", "mark", "5").code == 5
-    use = task_terminal("grants", grant["id"], "--json").json["claims"][0]
+    use = task_terminal("grant", grant["id"], "--json").json["claims"][0]
     reading, writing = os.pipe()
     os.close(reading)
     deaf = os.open("/dev/full", os.O_WRONLY) if full else writing

@@ -49,7 +49,7 @@ def test_people_decide_where_the_policy_allows_it_or_does_not_know_of_it(
     job = str(task_terminal("exec", task, "--json").problem["job_id"])
 
     assert task_terminal("exec", "--resume", job).code == 4
-    assert task_terminal("approve", job, "--key", olga).code == 0
+    assert task_terminal("approve", job, "--api-key", olga).code == 0
     assert task_terminal.process("exec", "--resume", job).code == 0
     assert marks(task_terminal) == [task]
 
@@ -60,7 +60,7 @@ def test_a_store_without_a_policy_asks_people_about_a_task_that_says_so(terminal
 
     assert terminal("exec", "loose").code == 3
     job = str(terminal("exec", "strict", "--json").problem["job_id"])
-    assert terminal("approve", job, "--key", ann).code == 0
+    assert terminal("approve", job, "--api-key", ann).code == 0
     assert terminal.process("exec", "--resume", job).code == 0
     assert marks(terminal) == ["strict"]
 
@@ -68,14 +68,14 @@ def test_a_store_without_a_policy_asks_people_about_a_task_that_says_so(terminal
 def test_an_approval_by_others_than_the_tasks_groups_is_not_enough(task_terminal: Terminal) -> None:
     eve = task_terminal.key("eve", "--kind", "person", "--roles", "review", "--groups", "sales")
     job = str(task_terminal("exec", "ops", "--json").problem["job_id"])
-    assert task_terminal("approve", job, "--key", eve, "--json").problem["code"] == "not_eligible"
+    assert task_terminal("approve", job, "--api-key", eve, "--json").problem["code"] == "not_eligible"
     assert task_terminal("exec", "--resume", job).code == 4
 
 
 def test_an_approval_by_somebody_in_the_tasks_groups_is_enough(task_terminal: Terminal) -> None:
     olga = task_terminal.key("olga", "--kind", "person", "--roles", "review", "--groups", "ops,night")
     job = str(task_terminal("exec", "ops", "--json").problem["job_id"])
-    assert task_terminal("approve", job, "--key", olga).code == 0
+    assert task_terminal("approve", job, "--api-key", olga).code == 0
     assert task_terminal.process("exec", "--resume", job).code == 0
 
 
@@ -95,7 +95,7 @@ def test_a_grant_counts_for_a_task_that_asks_for_groups_if_its_issuer_is_in_one(
             groups,
             "--json",
         )
-        assert task_terminal("grant", "ops", "--key", task_terminal(*person).json["key"]).code == 0
+        assert task_terminal("grant", "ops", "--api-key", task_terminal(*person).json["key"]).code == 0
 
     assert [task_terminal.process("exec", "ops").code for _ in range(2)] == [0, 4]
     used = {grant["approver"]: grant["used"] for grant in task_terminal("grants", "--json").json["items"]}
@@ -115,7 +115,7 @@ def test_a_standing_grant_by_others_than_the_tasks_groups_is_not_enough(task_ter
 
 def test_a_standing_grant_by_somebody_in_the_tasks_groups_is_enough(task_terminal: Terminal) -> None:
     olga = task_terminal.key("olga", "--kind", "person", "--roles", "review", "--groups", "ops")
-    task_terminal("grant", "exec.ops", "--standing", "--key", olga)
+    task_terminal("grant", "exec.ops", "--standing", "--api-key", olga)
     assert task_terminal.process("exec", "ops").code == 0
     assert [grant["used"] for grant in task_terminal("grants", "--json").json["items"]] == [1]
 

@@ -32,10 +32,10 @@ def test_an_error_ends_with_one_and_says_the_next_step(policy_terminal: Terminal
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("limits", "set", "a b", "1"), "scope is 1 to 200 letters"),
+        (("limit", "set", "a b", "1"), "scope is 1 to 200 letters"),
         (("jobs", "--cursor", "nonsense"), "cursor is not one that this list returned"),
         (("lease", "acquire", ""), "resource must not be empty"),
-        (("webhooks", "add", "nonsense"), "url must begin with https://"),
+        (("webhook", "add", "nonsense"), "url must begin with https://"),
     ],
 )
 def test_a_refused_value_is_named_as_its_sender_knows_it(
@@ -158,7 +158,18 @@ def test_patience_lasts_until_a_server_is_there(
     server = serve(f"sqlite:///{policy_terminal.folder}/.interlock/interlock.db")
     server.terminate()
     asked = subprocess.Popen(
-        [sys.executable, "-m", "interlock", "jobs", "--url", server.url, "--key", key, "--patience", "5m"],
+        [
+            sys.executable,
+            "-m",
+            "interlock",
+            "jobs",
+            "--url",
+            server.url,
+            "--api-key",
+            key,
+            "--patience",
+            "5m",
+        ],
         cwd=policy_terminal.folder,
         env=clean_env(),
         stdout=subprocess.PIPE,
@@ -237,7 +248,7 @@ def test_a_missing_key_and_a_wrong_one_are_told_apart(
     serve: Callable[..., InterlockServer], terminal: Terminal
 ) -> None:
     url = serve("memory:").url
-    missing, wrong = terminal("jobs", "--url", url), terminal("jobs", "--url", url, "--key", "il_wrong")
+    missing, wrong = terminal("jobs", "--url", url), terminal("jobs", "--url", url, "--api-key", "il_wrong")
     assert (missing.code, missing.err.startswith("interlock: no key was sent; pass one with")) == (1, True)
     assert (wrong.code, wrong.err.startswith("interlock: the key is unknown or revoked; pass one")) == (
         1,

@@ -65,7 +65,7 @@ def test_the_doctor_finds_a_full_disk_and_examines_the_rest(disk: Disk, policy_t
 
 def test_a_store_that_is_made_on_a_full_disk_says_so(disk: Disk, terminal: Terminal) -> None:
     disk.is_full = True
-    said = terminal("init")
+    said = terminal("init", "--bare")
     assert (said.code, FULL in said.err, len(said.err.splitlines())) == (6, True, 1)
 
 

@@ -44,7 +44,7 @@ def test_a_grant_is_issued_listed_shown_and_revoked(terminal: Terminal) -> None:
     assert grant["pins"] == {"cents": {"max": 500}, "repo": "billing"}
     listed = terminal("grants", "--state", "open")
     assert grant["id"] in listed.out
-    assert "cents<=500" in terminal("grants", grant["id"]).out
+    assert "cents<=500" in terminal("grant", grant["id"]).out
     assert terminal("revoke", grant["id"]).code == 0
     assert terminal("grants", "--state", "open", "--json").json["items"] == []
 
@@ -74,7 +74,7 @@ def test_a_pin_that_is_none_is_a_usage_error(terminal: Terminal, pin: str) -> No
     ],
 )
 def test_json_that_cannot_be_kept_is_no_pin_on_its_text(terminal: Terminal, value: str, said: str) -> None:
-    terminal("init")
+    terminal("init", "--bare")
     ended = terminal("grant", "refund", "--pin", f"a={value}")
     assert (ended.code, said in ended.err) == (2, True), ended.err
     assert terminal("grants", "--json").json["items"] == []
@@ -106,7 +106,7 @@ def test_a_grant_is_signed_here_and_its_key_goes_nowhere(terminal: Terminal, key
         "grant", "deploy", "--sign-with", "id", "--uses", "2", "--limit", "cents<=9", "--json"
     ).json
 
-    assert signed["signed_by"] == terminal("signer", "list", "--json").json["items"][0]["fingerprint"]
+    assert signed["signed_by"] == terminal("signers", "--json").json["items"][0]["fingerprint"]
     stored = (terminal.folder / ".interlock" / "interlock.db").read_bytes()
     assert key.private_bytes_raw() not in stored
 
@@ -185,7 +185,7 @@ def test_a_task_that_no_longer_needs_a_signature_is_named(terminal: Terminal) ->
 
 
 def test_a_revoked_key_signs_nothing_more(terminal: Terminal, key: Ed25519PrivateKey) -> None:
-    fingerprint = terminal("signer", "list", "--json").json["items"][0]["fingerprint"]
+    fingerprint = terminal("signers", "--json").json["items"][0]["fingerprint"]
     assert terminal("signer", "revoke", fingerprint).code == 0
     said = terminal("grant", "deploy", "--sign-with", "id", "--json")
     assert (said.code, said.problem["code"]) == (1, "bad_signature")
@@ -249,7 +249,7 @@ def test_a_clients_clock_changes_nothing(
         ada = server.create_key("ada", roles="review,admin,submit")
         where = {"INTERLOCK_URL": server.url, "INTERLOCK_KEY": ada.key}
         env = clean_env({**where, "PYTHONPATH": str(shifted), "SHIFT_SECONDS": str(shift)})
-        assert terminal("signer", "add", "id.pub", "--url", server.url, "--key", ada.key).code == 0
+        assert terminal("signer", "add", "id.pub", "--url", server.url, "--api-key", ada.key).code == 0
 
         assert abs(_clock(env) - time.time() - shift) < 1800
 

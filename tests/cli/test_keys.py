@@ -47,9 +47,9 @@ def test_a_key_acts_as_its_principal(policy_terminal: Terminal) -> None:
 
 def test_a_revoked_key_is_refused_at_once(policy_terminal: Terminal) -> None:
     made = policy_terminal("key", "create", "payer", "--kind", "agent", "--roles", "submit", "--json").json
-    assert policy_terminal("jobs", "--key", made["key"]).code == 0
+    assert policy_terminal("jobs", "--api-key", made["key"]).code == 0
     assert "revoked" in policy_terminal("key", "revoke", made["key_id"]).out
-    said = policy_terminal("jobs", "--key", made["key"])
+    said = policy_terminal("jobs", "--api-key", made["key"])
     assert said.code == 1
     assert "interlock key create" in said.err
     assert "revoked" in policy_terminal("key", "list").out
@@ -75,17 +75,17 @@ def test_what_create_printed_is_enough_to_end_a_key(
     assert (ended["key_id"], ended["principal"]) == (made["key_id"], "payer")
     assert ended["revoked_at"].endswith("Z")
     assert made["key"] not in str(ended)
-    assert terminal("jobs", "--key", made["key"]).code == 1
+    assert terminal("jobs", "--api-key", made["key"]).code == 1
 
 
 def test_the_name_of_somebody_with_two_keys_ends_neither(policy_terminal: Terminal) -> None:
     keys = [policy_terminal.key("payer", "--kind", "agent", "--roles", "submit") for _ in range(2)]
     said = policy_terminal("key", "revoke", "payer")
     assert (said.code, "payer has 2 keys; name one of" in said.err) == (2, True)
-    assert [policy_terminal("jobs", "--key", key).code for key in keys] == [0, 0]
+    assert [policy_terminal("jobs", "--api-key", key).code for key in keys] == [0, 0]
     policy_terminal("key", "revoke", keys[0])
     assert policy_terminal("key", "revoke", "payer").code == 0
-    assert policy_terminal("jobs", "--key", keys[1]).code == 1
+    assert policy_terminal("jobs", "--api-key", keys[1]).code == 1
 
 
 def test_a_principal_keeps_its_kind(policy_terminal: Terminal) -> None:
@@ -108,7 +108,7 @@ def test_tenants_do_not_see_each_other(policy_terminal: Terminal) -> None:
     ).json
     policy_terminal.submit("knowledge.read")
     assert key["tenant"] == "other"
-    assert policy_terminal("jobs", "--key", key["key"], "--json").json["items"] == []
+    assert policy_terminal("jobs", "--api-key", key["key"], "--json").json["items"] == []
     assert [each["principal"] for each in policy_terminal("key", "list", "--json").json["items"]] == []
     assert len(policy_terminal("key", "list", "--tenant", "other", "--json").json["items"]) == 1
 
@@ -119,7 +119,7 @@ def test_a_key_made_beside_a_running_server_works_there_at_once(
     server = serve(sqlite_url)
     words = ("--kind", "person", "--roles", "review", "--store", sqlite_url, "--json")
     key = terminal("key", "create", "mia", *words).json["key"]
-    assert terminal("jobs", "--url", server.url, "--key", key).code == 0
+    assert terminal("jobs", "--url", server.url, "--api-key", key).code == 0
 
 
 def test_an_admin_makes_lists_and_ends_keys_through_a_server(
@@ -134,7 +134,7 @@ def test_an_admin_makes_lists_and_ends_keys_through_a_server(
     assert listed == terminal("key", "list", "--store", sqlite_url, "--json").json["items"]
     assert terminal("key", "list").code == 0
     assert terminal("key", "revoke", made["key_id"]).code == 0
-    assert terminal("jobs", "--key", made["key"]).code == 1
+    assert terminal("jobs", "--api-key", made["key"]).code == 1
     assert not (terminal.folder / ".interlock").exists()
 
 
@@ -146,5 +146,5 @@ def test_postgresql_opened_in_this_process_takes_the_same_commands(
     assert "mia" in terminal("key", "list").out
     assert terminal("policy", "apply", terminal.file("policy.yaml", POLICY)).code == 0
     job = terminal.submit("finance.payment.execute", 500)
-    assert terminal("approve", job["id"], "--key", key).code == 0
+    assert terminal("approve", job["id"], "--api-key", key).code == 0
     assert terminal("job", job["id"], "--json").json["approval"]["decided_by"] == "mia"

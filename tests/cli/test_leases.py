@@ -43,13 +43,13 @@ def test_a_held_resource_is_waited_for_only_by_whoever_says_so(policy_terminal: 
 def test_checkpoints_are_saved_shown_and_received_by_the_successor(policy_terminal: Terminal) -> None:
     taken = policy_terminal("lease", "acquire", "repo:a", "--json").json
     lease, fence = taken["lease_id"], str(taken["fence"])
-    assert "no checkpoint yet" in policy_terminal("checkpoint", lease).out
+    assert "no checkpoint yet" in policy_terminal("lease", "checkpoint", lease).out
     done = json.dumps(["step 1"])
     saved = policy_terminal(
-        "checkpoint", lease, "--fence", fence, "--done", done, "--open-questions", '"why?"', "--json"
+        "lease", "checkpoint", lease, "--fence", fence, "--done", done, "--open-questions", '"why?"', "--json"
     )
     assert saved.json["checkpoint"]["number"] == 1
-    assert "why?" in policy_terminal("checkpoint", lease).out
+    assert "why?" in policy_terminal("lease", "checkpoint", lease).out
     policy_terminal(
         "lease", "handoff", lease, "--fence", fence, "--checkpoint", '{"done": ["step 1", "step 2"]}'
     )
@@ -60,7 +60,7 @@ def test_checkpoints_are_saved_shown_and_received_by_the_successor(policy_termin
 
 
 def test_saving_a_checkpoint_needs_the_fence(policy_terminal: Terminal) -> None:
-    assert policy_terminal("checkpoint", "lse_1", "--done", "1").code == 2
+    assert policy_terminal("lease", "checkpoint", "lse_1", "--done", "1").code == 2
 
 
 def test_the_board_shows_owners_waiters_collisions_and_runs(policy_terminal: Terminal) -> None:

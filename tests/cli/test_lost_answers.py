@@ -46,7 +46,7 @@ def key(server: InterlockServer) -> str:
     return server.create_key("payer", kind="agent", roles="submit,work").key
 
 
-@pytest.mark.parametrize("words", [("submit", "knowledge.read"), ("runs", "start", "nightly")])
+@pytest.mark.parametrize("words", [("submit", "knowledge.read"), ("run", "start", "nightly")])
 def test_what_takes_a_name_says_the_name_that_tells(
     terminal: Terminal, server: InterlockServer, key: str, words: tuple[str, ...]
 ) -> None:
@@ -61,5 +61,5 @@ def test_what_takes_a_name_says_the_name_that_tells(
 
 def test_what_takes_none_says_to_look_first(terminal: Terminal, server: InterlockServer, key: str) -> None:
     with losing(server) as url:
-        lost = terminal("lease", "acquire", "repo:x", "--url", url, "--key", key, "--patience", "0s")
+        lost = terminal("lease", "acquire", "repo:x", "--url", url, "--api-key", key, "--patience", "0s")
     assert (lost.code, lost.err.endswith("; look before you run it again\n")) == (6, True), lost.err

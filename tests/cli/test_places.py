@@ -29,11 +29,14 @@ READING = [
     ("targets",),
     ("workflows",),
     ("events",),
-    ("webhooks", "list"),
+    ("webhooks",),
     ("limits",),
     ("key", "list"),
     ("keys",),
-    ("signer", "list"),
+    ("signers",),
+    ("signing-keys",),
+    ("principals",),
+    ("traffic",),
     ("policy", "show"),
     ("policy", "snapshots"),
     ("policy", "evaluate", "a.b"),
@@ -46,9 +49,10 @@ WRITING = [
     ("grant", "deploy"),
     ("approve", "job_0"),
     ("lease", "acquire", "repo:a"),
-    ("runs", "start", "nightly"),
+    ("run", "start", "nightly"),
     ("effect", "begin", "refund:1", "--request", "{}"),
-    ("limits", "set", "tenant", "3"),
+    ("limit", "set", "tenant", "3"),
+    ("signing-key", "rotate"),
     ("key", "revoke", "mia"),
     ("worker", "--exec", "true", "--once"),
     ("exec", "--", "true"),
@@ -114,7 +118,7 @@ def test_init_makes_a_store_once_and_says_what_it_did(terminal: Terminal) -> Non
     kept = listing_of(terminal.folder)
     again = terminal("init", "--json")
     assert (first.code, "made a store: sqlite:///.interlock/interlock.db" in first.out) == (0, True)
-    assert again.json == {"store": "sqlite:///.interlock/interlock.db", "made": False}
+    assert again.json == {"store": "sqlite:///.interlock/interlock.db", "made": False, "wrote": [], "policy": None}
     assert listing_of(terminal.folder) == kept
     assert terminal("jobs").code == 0
 
@@ -155,7 +159,7 @@ def test_the_sdk_finds_the_same_store_and_reads_make_none(
     with Interlock() as il, pytest.raises(NoStore):
         il.evaluate_policy({"topic": "a.b"})
     assert list(terminal.folder.iterdir()) == []
-    assert terminal("init").code == 0
+    assert terminal("init", "--bare").code == 0
     (terminal.folder / "below").mkdir()
     monkeypatch.chdir(terminal.folder / "below")
     with Interlock() as il:

@@ -71,7 +71,7 @@ def test_what_is_shown_can_be_applied_again(policy_terminal: Terminal) -> None:
 
 
 def test_no_policy_in_force_is_said_plainly(terminal: Terminal) -> None:
-    terminal("init")
+    terminal("init", "--bare")
     said = terminal("policy", "show")
     assert (said.code, said.out) == (0, "")
     assert "everything is denied" in said.err

@@ -81,7 +81,8 @@ def test_the_first_start_announces_an_address_and_one_admin_key(
     key = next(line.removeprefix("admin key: ") for line in lines if line.startswith("admin key: "))
     assert url.startswith("http://127.0.0.1:")
     assert (
-        terminal("key", "list", "--url", url, "--key", key, "--json").json["items"][0]["principal"] == "admin"
+        terminal("key", "list", "--url", url, "--api-key", key, "--json").json["items"][0]["principal"]
+        == "admin"
     )
 
 
@@ -282,7 +283,7 @@ def test_the_same_commands_work_on_a_server(
     job = terminal.submit()
     terminal.use(INTERLOCK_KEY=server.create_key("mia", roles="review").key)
     assert "0 of 1" in terminal("approvals").out
-    assert terminal("approve", job["id"], "--hash", job["job_hash"]).code == 0
+    assert terminal("approve", job["id"], "--job-hash", job["job_hash"]).code == 0
     assert terminal("job", job["id"], "--json").json["state"] == "PENDING"
     assert not (terminal.folder / ".interlock").exists()
     assert os.environ["INTERLOCK_URL"] == server.url

@@ -62,13 +62,13 @@ def test_a_file_that_is_not_there_is_said_to_be_reported_as_deleted(terminal: Te
 
 
 def test_any_target_can_be_touched_by_key(terminal: Terminal) -> None:
-    said = terminal("touch", "--key", "crm:customer/4711", "--version", "17")
+    said = terminal("touch", "--target", "crm:customer/4711", "--version", "17")
     assert (said.code, said.out) == (0, "reported 1 change\n  crm:customer/4711 is at version 17\n")
     assert terminal("target", "crm:customer/4711", "--json").json["version"] == "17"
-    assert terminal("touch", "--key", "crm:customer/4711").code == 2
+    assert terminal("touch", "--target", "crm:customer/4711").code == 2
     assert terminal("touch").code == 2
     misplaced = terminal("touch", "note.txt", "--version", "17")
-    assert (misplaced.code, "--key" in misplaced.err) == (2, True)
+    assert (misplaced.code, "--target" in misplaced.err) == (2, True)
 
 
 def test_the_git_hooks_report_what_commits_and_merges_change(repository: Terminal) -> None:
@@ -148,7 +148,7 @@ def test_a_touch_that_collides_says_with_whom_and_the_conflict_can_be_settled(te
     key = terminal.key("bot", "--kind", "agent", "--roles", "submit,work")
     with Interlock(store=f"sqlite:///{terminal.folder}/.interlock/interlock.db", key=key) as bot:
         bot.call("POST", "leases", body={"resource": "doc:1", "ttl_seconds": 60})
-    said = terminal("touch", "--key", "doc:1", "--version", "v2")
+    said = terminal("touch", "--target", "doc:1", "--version", "v2")
     assert "another principal works on doc:1" in said.out
     (conflict,) = terminal("conflicts", "--json").json["items"]
     shown = terminal("conflict", "show", conflict["id"]).out
@@ -157,7 +157,7 @@ def test_a_touch_that_collides_says_with_whom_and_the_conflict_can_be_settled(te
     settled = terminal("conflict", "resolve", conflict["id"], "keep_second", "--note", "mine is right")
     assert settled.out == f"{conflict['id']} is resolved: keep_second; carried out: settle lease\n"
     assert terminal("conflicts").out.startswith("nothing collided")
-    assert "narrower" in terminal("conflict", "patterns").out
+    assert "narrower" in terminal("conflicts", "--patterns").out
     assert "doc:1" in terminal("targets").out
 
 

@@ -70,7 +70,7 @@ def test_a_retry_has_one_winner(policy_terminal: Terminal) -> None:
 def test_what_is_not_there_and_who_may_not_are_refused(policy_terminal: Terminal) -> None:
     job = dead_letter(policy_terminal)
     reviewer = policy_terminal.key("rita", "--kind", "person", "--roles", "review")
-    refused = policy_terminal("retry", job, "--key", reviewer, "--json")
+    refused = policy_terminal("retry", job, "--api-key", reviewer, "--json")
     assert (refused.code, refused.problem["code"]) == (1, "forbidden")
     absent = policy_terminal("retry", "job_" + "0" * 32, "--json")
     assert (absent.code, absent.problem["code"]) == (1, "not_found")
@@ -78,16 +78,16 @@ def test_what_is_not_there_and_who_may_not_are_refused(policy_terminal: Terminal
 
 
 def keys_of(policy_terminal: Terminal, *words: str) -> list[dict[str, Any]]:
-    return policy_terminal("keys", *words, "--json").json["keys"]
+    return policy_terminal(*(words or ("signing-keys",)), "--json").json["keys"]
 
 
 def test_a_new_key_is_published_before_it_signs_and_the_old_one_stays(policy_terminal: Terminal) -> None:
     (first,) = keys_of(policy_terminal)
-    old, new = keys_of(policy_terminal, "rotate", "--lead-seconds", "600")
+    old, new = keys_of(policy_terminal, "signing-key", "rotate", "--lead-seconds", "600")
     assert old["kid"] == first["kid"]
     assert new["signs_from"] > first["signs_from"]
     assert old["published_until"] > new["signs_from"]
-    title, *rows = policy_terminal("keys").out.splitlines()
+    title, *rows = policy_terminal("signing-keys").out.splitlines()
     assert title.split() == ["KEY", "SIGNS", "FROM", "PUBLISHED", "UNTIL"]
     assert rows[0].startswith(old["kid"])
     assert rows[1].startswith(f"{new['kid']}  in ")
@@ -99,18 +99,18 @@ def test_after_a_theft_only_the_new_key_is_left_and_old_permits_are_worthless(
     policy_terminal.submit(FREE)
     with Interlock(store=f"sqlite:///{policy_terminal.folder}/.interlock/interlock.db") as il:
         (held,) = il.claim_jobs([FREE])
-    verify_permit(held.permit, policy_terminal("keys", "--json").json, tenant="default")
+    verify_permit(held.permit, policy_terminal("signing-keys", "--json").json, tenant="default")
     (first,) = keys_of(policy_terminal)
-    (left,) = keys_of(policy_terminal, "rotate", "--revoke")
+    (left,) = keys_of(policy_terminal, "signing-key", "rotate", "--revoke")
     assert left["kid"] != first["kid"]
     with pytest.raises(PermitInvalid):
-        verify_permit(held.permit, policy_terminal("keys", "--json").json, tenant="default")
+        verify_permit(held.permit, policy_terminal("signing-keys", "--json").json, tenant="default")
 
 
 def test_only_an_admin_rotates_and_nonsense_is_a_usage_error(policy_terminal: Terminal) -> None:
     hand = policy_terminal.key("hand", "--kind", "worker", "--roles", "work")
-    assert policy_terminal("keys", "--key", hand).code == 0
-    refused = policy_terminal("keys", "rotate", "--key", hand, "--json")
+    assert policy_terminal("signing-keys", "--api-key", hand).code == 0
+    refused = policy_terminal("signing-key", "rotate", "--api-key", hand, "--json")
     assert (refused.code, refused.problem["code"]) == (1, "forbidden")
-    assert policy_terminal("keys", "rotate", "--lead-seconds", "soon").code == 2
-    assert policy_terminal("keys", "burn").code == 2
+    assert policy_terminal("signing-key", "rotate", "--lead-seconds", "soon").code == 2
+    assert policy_terminal("signing-keys", "burn").code == 2

@@ -10,8 +10,8 @@ from time import sleep
 import pytest
 
 from interlock.cli.main import main
-from interlock.cli.workflows import say_run_steps
-from interlock.wire.workflows import RunStep, RunWithSteps
+from interlock.cli.runs import say_steps
+from interlock.wire.workflows import RunStep
 from tests.cli.terminal import Terminal
 from tests.harness.server import InterlockServer
 
@@ -45,7 +45,7 @@ def test_a_file_without_steps_is_refused(store: list[str], tmp_path: Path) -> No
 
 
 def test_a_step_must_be_named_to_be_approved(store: list[str]) -> None:
-    assert main(["workflow", "approve", "run_x", *store]) == 2
+    assert main(["run", "approve", "run_x", *store]) == 2
 
 
 def test_steps_and_how_far_a_run_came_are_shown_as_tables(
@@ -60,16 +60,15 @@ def test_steps_and_how_far_a_run_came_are_shown_as_tables(
         ["draft", "worker", "report.draft", "-"],
         ["agree", "approval", "-", "draft"],
     ]
-    main(["runs", "start", "nightly", "--json", *store])
+    main(["run", "start", "nightly", "--json", *store])
     run = json.loads(capsys.readouterr().out)["run_id"]
-    main(["workflow", "run", run, *store])
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
-        run,
+    main(["run", run, *store])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[-3:]] == [
         "STEP",
         "draft",
         "agree",
     ]
-    main(["workflow", "timeline", run, *store])
+    main(["run", "timeline", run, *store])
     assert capsys.readouterr().out.splitlines()[0].split() == ["AT", "WHO", "DID", "TO"]
 
 
@@ -78,15 +77,15 @@ def test_a_missing_file_and_a_missing_step_are_wrong_usage(
 ) -> None:
     assert main(["workflow", "define", "nightly", "none.yaml", *store]) == 2
     assert "cannot read none.yaml: No such file or directory; check the path" in capsys.readouterr().err
-    assert main(["workflow", "rerun", "run_x", *store]) == 2
-    assert "--from STEP" in capsys.readouterr().err
+    assert main(["run", "rerun", "run_x", *store]) == 2
+    assert "missing: --from" in capsys.readouterr().err
 
 
 def test_a_run_shows_which_step_waits_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     step = RunStep(id="agree", kind="approval", state="running", job_id="job_1")
-    say_run_steps(RunWithSteps(run_id="run_1", workflow="nightly", state="running", steps=(step,)))
+    say_steps((step,))
     shown = capsys.readouterr().out
-    assert "run_1 of nightly is running\n" in shown
+    assert "agree" in shown and "running" in shown
     assert "people decide: interlock approval job_1\n" in shown
 
 
@@ -97,14 +96,14 @@ def test_a_run_shows_how_it_ended_and_a_step_not_begun_cannot_be_answered(policy
         "nightly",
         policy_terminal.file("steps.yaml", STEPS.replace("report.draft", "knowledge.read")),
     )
-    run = policy_terminal("runs", "start", "nightly", "--json").json["run_id"]
-    early = policy_terminal("workflow", "approve", run, "agree")
-    assert (early.code, f"see how far the run is; next: `interlock workflow run {run}`" in early.err) == (
+    run = policy_terminal("run", "start", "nightly", "--json").json["run_id"]
+    early = policy_terminal("run", "approve", run, "agree")
+    assert (early.code, f"see how far the run is; next: `interlock run {run}`" in early.err) == (
         1,
         True,
     )
-    assert policy_terminal("runs", "cancel", run).out == f"{run} of nightly was stopped; its slot is free\n"
-    assert f"{run} of nightly was stopped\n" in policy_terminal("workflow", "run", run).out
+    assert policy_terminal("run", "cancel", run).out == f"{run} of nightly was stopped; its slot is free\n"
+    assert "cancelled: it was stopped" in policy_terminal("run", run).out
 
 
 def test_a_step_is_approved_as_it_is_shown(
@@ -117,13 +116,13 @@ def test_a_step_is_approved_as_it_is_shown(
     terminal("policy", "apply", terminal.file("policy.yaml", "version: v1\ndefault: allow\n"))
     steps = terminal.file("steps.yaml", "steps:\n  - {id: agree, kind: approval}\n")
     assert terminal("workflow", "define", "nightly", steps).code == 0
-    run = terminal("runs", "start", "nightly", "--json").json["run_id"]
+    run = terminal("run", "start", "nightly", "--json").json["run_id"]
     job = _job_of_the_step(terminal, run)
     shown = terminal("job", job, "--json").json["job_hash"]
 
     terminal.use(INTERLOCK_KEY=ann.key)
-    stale = terminal("workflow", "approve", run, "agree", "--job-hash", "sha256:0", "--json")
-    said = terminal("workflow", "approve", run, "agree")
+    stale = terminal("run", "approve", run, "agree", "--job-hash", "sha256:0", "--json")
+    said = terminal("run", "approve", run, "agree")
 
     assert (stale.code, stale.problem["code"]) == (1, "hash_mismatch")
     assert (said.code, said.out.splitlines()[-1]) == (0, "agree: approved")
@@ -133,7 +132,7 @@ def test_a_step_is_approved_as_it_is_shown(
 
 def _job_of_the_step(terminal: Terminal, run: str) -> str:
     for _ in range(600):
-        [step] = terminal("workflow", "run", run, "--json").json["steps"]
+        [step] = terminal("run", run, "--json").json["steps"]
         if step["job_id"]:
             return step["job_id"]
         sleep(0.05)

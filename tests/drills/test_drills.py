@@ -65,7 +65,7 @@ def test_drills_on_a_deployment_take_back_what_they_made(deployment: tuple[str, 
     with Interlock(url, key=key) as il:
         before = (il.get_policy().snapshot, il.limits().items)
         for words in (("admission", "--crowds", "10"), ("approvals", "--people", "4")):
-            said = drill(*words, "--url", url, "--key", key, "--json", folder=tmp_path)
+            said = drill(*words, "--url", url, "--api-key", key, "--json", folder=tmp_path)
             assert said.returncode == 0, said.stdout + said.stderr
             assert json.loads(said.stdout)["left_behind"] == []
         assert (il.get_policy().snapshot, il.limits().items) == before
@@ -77,7 +77,7 @@ def test_drills_on_a_deployment_take_back_what_they_made(deployment: tuple[str, 
 
 def test_approvals_need_a_policy_that_asks_and_say_so(deployment: tuple[str, str], tmp_path: Path) -> None:
     url, key = deployment
-    said = drill("approvals", "--topic", "elsewhere", "--url", url, "--key", key, folder=tmp_path)
+    said = drill("approvals", "--topic", "elsewhere", "--url", url, "--api-key", key, folder=tmp_path)
     assert said.returncode == 1
     assert "--topic" in said.stderr
 
@@ -90,7 +90,7 @@ def test_a_deployment_is_found_where_every_command_finds_it(
     said = drill("admission", "--crowds", "5", "--json", folder=tmp_path, env=named)
     assert json.loads(said.stdout)["where"] == url
     elsewhere = {"INTERLOCK_URL": "http://127.0.0.1:9", "INTERLOCK_KEY": "il_wrong"}
-    words = ("--crowds", "5", "--json", "--url", url, "--key", key)
+    words = ("--crowds", "5", "--json", "--url", url, "--api-key", key)
     said = drill("admission", *words, folder=tmp_path, env=elsewhere)
     assert json.loads(said.stdout)["where"] == url
 

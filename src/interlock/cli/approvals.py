@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.job_page import decision_text, say_payload, target_text, waiting_for
-from interlock.cli.options import Parser, finished, paging
+from interlock.cli.options import Noun, Parser, finished, paging
 from interlock.cli.output import (
     Cell,
     Table,
@@ -263,7 +263,7 @@ def _say_people(request: ApprovalRequest) -> None:
 def _ask_anew(job: Job, approval: Approval) -> str:
     """What can be done about a request that was not decided in time."""
     if approval.binding == "workflow":
-        return f"its step ended with it; begin there with: interlock workflow rerun {job.run_id} --from STEP"
+        return f"its step ended with it; begin there with: interlock run rerun {job.run_id} --from STEP"
     if job.expires_at is not None and job.expires_at <= datetime.now(UTC):
         return "the job's own time is over, too; submit it again"
     return f"ask anew with: interlock refresh {job.id}"
@@ -323,13 +323,15 @@ def declare_approvals() -> Parser:
 
 def declare_approval() -> Parser:
     """The options of `interlock approval`."""
-    parser = Parser(
+    parser = Noun(
         "interlock approval",
         description="Show everything needed to decide on one job.",
         examples=("interlock approvals", "interlock approval job_…"),
     )
-    parser.add_argument("id", metavar="ID", help="the job's id")
-    return finished(parser, run_approval)
+    show = parser.verb("show", "show the request, and who may decide it")
+    show.add_argument("id", metavar="ID", help="the job's id")
+    finished(show, run_approval)
+    return parser
 
 
 def run_approvals(args: Namespace) -> int:

@@ -61,7 +61,7 @@ def calls_in_doubt(failed: Sequence[Job]) -> Iterator[Finding]:
             text=f"{counted(len(failed), 'gated call')} in doubt ({whether}), "
             f"the oldest {oldest.id} ({safe(oldest.topic)})",
             since=_changed(oldest),
-            next_step=f"interlock effect show call:{oldest.id} says what to ask, and how to record the answer",
+            next_step=f"interlock effect call:{oldest.id} says what to ask, and how to record the answer",
         )
 
 
@@ -230,7 +230,7 @@ def failing_webhooks(webhooks: Sequence[Webhook]) -> Iterator[Finding]:
                 about="webhooks",
                 text=f"{webhook.id} ({safe(webhook.url)}) takes nothing: {safe(webhook.progress.error or '')}",
                 since=webhook.progress.failing_since,
-                next_step=f"correct the receiver; interlock webhooks test {webhook.id} tries it at once",
+                next_step=f"correct the receiver; interlock webhook test {webhook.id} tries it at once",
             )
 
 
@@ -242,7 +242,7 @@ def undelivered(webhooks: Sequence[Webhook]) -> Iterator[Finding]:
                 level="note",
                 about="webhooks",
                 text=f"{webhook.id} has {counted(webhook.dead, 'dead letter')}",
-                next_step=f"interlock webhooks letters {webhook.id}",
+                next_step=f"interlock webhook letters {webhook.id}",
             )
 
 

@@ -68,7 +68,7 @@ def bash(commands: Sequence[Known], before: Sequence[Option]) -> str:
         taking_value="|".join(flags),
         commands=" ".join(known.path[0] for known in commands),
         globals=" ".join(option.flag for option in before),
-        cases="\n".join(_bash_case(known) for known in _all(commands)),
+        cases="\n".join(line for known in commands for line in _bash_cases(known)),
         values="\n".join(_bash_values(commands)),
     )
 
@@ -102,12 +102,20 @@ def _all(commands: Sequence[Known]) -> Iterator[Known]:
         yield from _all(known.verbs)
 
 
-def _bash_case(known: Known) -> str:
+def _bash_cases(known: Known) -> Iterator[str]:
+    command = known.path[0]
+    if not known.verbs:  # any argument may stand where a verb would
+        yield _bash_case(f'"{command} "*', known)
+        return
+    yield _bash_case(f'"{command} "', known)
+    yield from (_bash_case(f'"{command} {verb.path[-1]}"', verb) for verb in known.verbs)
+    # A word that is none of its verbs stands for `show` and that word.
+    yield from (_bash_case(f'"{command} "*', verb) for verb in known.verbs if verb.path[-1] == "show")
+
+
+def _bash_case(pattern: str, known: Known) -> str:
     words = " ".join([*(verb.path[-1] for verb in known.verbs), *known.choices])
     flags = " ".join(option.flag for option in known.options)
-    command, *verb = known.path
-    # A command without verbs may have any argument where a verb would stand.
-    pattern = f'"{command} {"".join(verb)}"' if verb or known.verbs else f'"{command} "*'
     return f'        {pattern}) words="{words}"; options="{flags}" ;;'
 
 
@@ -138,7 +146,9 @@ def _zsh_case(known: Known) -> str:
     if not known.verbs:
         return f"        {known.path[0]}) shift words; (( CURRENT-- )); {_zsh_arguments(known)} ;;"
     names = " ".join(_quoted(f"{verb.path[-1]}:{verb.summary}") for verb in known.verbs)
-    inner = "\n".join(f"                {verb.path[-1]}) {_zsh_arguments(verb)} ;;" for verb in known.verbs)
+    shown = [verb for verb in known.verbs if verb.path[-1] == "show"]
+    cases = [*((verb.path[-1], verb) for verb in known.verbs), *(("*", verb) for verb in shown)]
+    inner = "\n".join(f"                {pattern}) {_zsh_arguments(verb)} ;;" for pattern, verb in cases)
     return (
         f"        {known.path[0]})\n"
         f"            if (( CURRENT == 3 )); then known=({names}); _describe verb known; return; fi\n"

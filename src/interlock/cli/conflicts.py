@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from interlock.cli.options import Parser, finished, paging, told
+from interlock.cli.options import Noun, Parser, finished, paging
 from interlock.cli.output import (
     Cell,
     Table,
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from interlock.wire.shared import Affected, Conflict, Pattern, TargetState, Touched, Waiting
 
 _STYLES = {"open": "yellow", "resolved": "dim"}
+_PATTERNS_LAST = 500
 RESOLUTIONS = ("keep_first", "keep_second", "merge", "retry", "discard")
 
 
@@ -29,12 +30,18 @@ def declare_conflicts() -> Parser:
     """The options of `interlock conflicts`."""
     parser = Parser(
         "interlock conflicts",
-        description="List conflicts, newest first. Without --state, the open ones.",
-        examples=("interlock conflicts", "interlock conflicts --kind stale_fence --state all --json"),
+        description="List conflicts, newest first. Without --state, the open ones.\n"
+        "With --patterns, show instead which conflicts recur, and what would prevent them.",
+        examples=(
+            "interlock conflicts",
+            "interlock conflicts --kind stale_fence --state all --json",
+            "interlock conflicts --patterns",
+        ),
     )
     parser.add_argument(
         "--state", choices=("open", "resolved", "all"), default="open", help="(default: open)"
     )
+    parser.add_argument("--patterns", action="store_true", help="show which conflicts recur")
     parser.add_argument("--kind", metavar="KIND", help="only this kind, such as human_edit_during_lease")
     paging(parser)
     finished(parser, run_conflicts)
@@ -43,27 +50,22 @@ def declare_conflicts() -> Parser:
 
 def declare_conflict() -> Parser:
     """The options of `interlock conflict …`."""
-    parser = Parser(
+    parser = Noun(
         "interlock conflict",
-        description="Show a conflict, resolve one, or see which conflicts recur.",
+        description="Show or resolve a conflict.",
         examples=(
-            "interlock conflict show cnf_…",
+            "interlock conflict cnf_…",
             "interlock conflict resolve cnf_… keep_second --note 'the edit is right'",
-            "interlock conflict patterns",
         ),
     )
-    verbs = parser.add_subparsers(metavar="show|resolve|patterns", required=True, parser_class=Parser)
-    show = verbs.add_parser("show", **told("show who collided over what, and the safest next step"))
+    show = parser.verb("show", "show who collided over what, and the safest next step")
     show.add_argument("id", metavar="ID", help="the conflict's id")
     finished(show, run_show)
-    resolve = verbs.add_parser("resolve", **told("resolve it, and carry the resolution out"))
+    resolve = parser.verb("resolve", "resolve it, and carry the resolution out")
     resolve.add_argument("id", metavar="ID", help="the conflict's id")
     resolve.add_argument("resolution", choices=RESOLUTIONS, metavar="|".join(RESOLUTIONS))
     resolve.add_argument("--note", required=True, help="why; it is kept")
     finished(resolve, run_resolve)
-    patterns = verbs.add_parser("patterns", **told("show which conflicts recur, and what would prevent them"))
-    patterns.add_argument("--last", type=int, default=500, metavar="N", help="of the newest (default 500)")
-    finished(patterns, run_patterns)
     return parser
 
 
@@ -72,6 +74,8 @@ def run_conflicts(args: Namespace) -> int:
     from interlock.cli.connection import answer_list
     from interlock.wire.shared import Conflict
 
+    if args.patterns:
+        return _patterns(args)
     query = {"state": None if args.state == "all" else args.state, "kind": args.kind}
     return answer_list(
         args,
@@ -106,12 +110,12 @@ def run_resolve(args: Namespace) -> int:
     return answer(args, conflict, tell)
 
 
-def run_patterns(args: Namespace) -> int:
-    """Show what keeps colliding."""
+def _patterns(args: Namespace) -> int:
+    """Show which conflicts recur, among the newest."""
     from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
-        patterns = client.conflict_patterns(last=args.last)
+        patterns = client.conflict_patterns(last=_PATTERNS_LAST)
     return answer(args, patterns, lambda patterns: say_patterns(patterns.items))
 
 
@@ -129,13 +133,15 @@ def declare_targets() -> Parser:
 
 def declare_target() -> Parser:
     """The options of `interlock target`."""
-    parser = Parser(
+    parser = Noun(
         "interlock target",
         description="Show a target: its version, who holds it, who touched it, what waits and what collided.",
         examples=("interlock target repo:billing/invoice.py",),
     )
-    parser.add_argument("key", metavar="KEY", help="the target's key")
-    return finished(parser, run_target)
+    show = parser.verb("show", "show its version, who holds it, who changed it and what waits for it")
+    show.add_argument("key", metavar="KEY", help="the target's key")
+    finished(show, run_target)
+    return parser
 
 
 def run_targets(args: Namespace) -> int:

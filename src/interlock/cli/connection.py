@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PAGE_MAX = 200
+_SEARCHED_MAX = 10_000
 _ATTEMPTS_MAX = 1_000_000
 _REST_SECONDS_MAX = 2.0
 
@@ -127,6 +128,23 @@ def answer_list(
         page = listing(client, *segments, limit=args.limit, cursor=args.cursor, query=query)
     following = more(page, command, args, query if options is None else options)
     return answer_page(args, page, kind=kind, tell=tell, nothing=nothing, following=following)
+
+
+def answer_one(
+    args: Namespace,
+    *segments: str,
+    kind: type[T],
+    is_it: Callable[[T], bool],
+    tell: Callable[[T], object],
+    name: str,
+) -> int:
+    """Print one item of a list, for what the service lists and does not show alone."""
+    with connected(args) as client:
+        page = listing(client, *segments, limit=_SEARCHED_MAX, cursor=None, query={})
+    for item in page.items:
+        if is_it(typed(item, kind)):
+            return answer(args, item, lambda item: tell(typed(item, kind)))
+    raise Failed(f"there is no {name} here", name="not_found")
 
 
 def answer_page(
@@ -349,16 +367,16 @@ COMMANDS: Mapping[str, str] = {
     "acquire_lease": "lease acquire {resource} --wait {wait_seconds}s",
     "add_signer": "signer add {public_key}",
     "cancel_job": "cancel {job_id}",
-    "cancel_run": "runs cancel {run_id}",
+    "cancel_run": "run cancel {run_id}",
     "evaluate_policy": "policy evaluate {topic}",
     "get_approval": "approval {job_id}",
-    "get_conflict": "conflict show {conflict_id}",
+    "get_conflict": "conflict {conflict_id}",
     "get_effect": "effect show {action_id}",
-    "get_grant": "grants {grant_id}",
+    "get_grant": "grant show {grant_id}",
     "get_job": "job {job_id}",
-    "get_lease": "lease show {lease_id}",
+    "get_lease": "lease {lease_id}",
     "get_policy": "policy show",
-    "get_run": "workflow run {run_id}",
+    "get_run": "run {run_id}",
     "issue_grant": "grant {task}",
     "job_history": "job {job_id} --history",
     "put_policy": "policy apply FILE",
@@ -366,7 +384,7 @@ COMMANDS: Mapping[str, str] = {
     "reject_job": "reject {job_id} --reason TEXT",
     "resolve_effect": "effect resolve {action_id} committed|not_committed --evidence TEXT",
     "revoke_api_key": "key revoke {key_id}",
-    "start_run": "runs start {workflow} --wait {wait_seconds}s",
+    "start_run": "run start {workflow} --wait {wait_seconds}s",
     "submit_job": "submit {topic} --payload {payload}",
 }
 # Where the same operation is asked for differently: what else it needs decides.

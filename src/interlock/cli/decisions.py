@@ -210,7 +210,6 @@ def binding(parser: Parser) -> None:
     """The option that says which version is meant."""
     parser.add_argument(
         "--job-hash",
-        "--hash",
         dest="hash",
         metavar="SHA256",
         help="the hash that `interlock approval ID` showed; needed to approve what was edited",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, given, told, wants_json
+from interlock.cli.options import Noun, Parser, as_json, connecting, given, wants_json
 from interlock.cli.output import Cell, Column, painted, say, say_json, say_table
 from interlock.cli.values import count_to, seconds
 
@@ -118,7 +118,7 @@ _LASTING_MIN = 3
 
 def declare_drill() -> Parser:
     """The options of `interlock drill …`."""
-    parser = Parser(
+    parser = Noun(
         "interlock drill",
         description="Rehearse a failure, and check that the deployment holds. Without --url or INTERLOCK_URL a drill\n"
         "starts its own server on a temporary store. On a deployment it makes its own keys, jobs, runs and limits,\n"
@@ -130,13 +130,10 @@ def declare_drill() -> Parser:
             "interlock drill retries --clients 200 --outage 30s",
         ),
     )
-    verbs = parser.add_subparsers(
-        metavar="approvals|admission|outage|retries", required=True, parser_class=Parser
-    )
-    _declare_approvals(verbs.add_parser("approvals", **told("many people decide one request at once")))
-    _declare_admission(verbs.add_parser("admission", **told("crowds before a small limit")))
-    _declare_outage(verbs.add_parser("outage", **told("the store stands still; nothing is done twice")))
-    _declare_retries(verbs.add_parser("retries", **told("one retry policy for everything, or split classes")))
+    _declare_approvals(parser.verb("approvals", "many people decide one request at once"))
+    _declare_admission(parser.verb("admission", "crowds before a small limit"))
+    _declare_outage(parser.verb("outage", "the store stands still; nothing is done twice"))
+    _declare_retries(parser.verb("retries", "one retry policy for everything, or split classes"))
     return parser
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import (
+    Noun,
     Parser,
     finished,
     paging,
-    told,
 )
 from interlock.cli.output import (
     Cell,
@@ -200,33 +200,31 @@ def declare_effects() -> Parser:
 
 def declare_effect() -> Parser:
     """The options of `interlock effect …`."""
-    parser = Parser(
+    parser = Noun(
         "interlock effect",
         description="Begin a side effect that must happen once, record how it ended, or show its record.",
         examples=(
             'interlock effect begin refund:4711 --request \'{"txn": "4711"}\' --grant finance.refund',
             'interlock effect commit refund:4711 --fence 1 --result \'{"receipt": "r1"}\'',
-            "interlock effect show refund:4711",
+            "interlock effect refund:4711",
             "interlock effect resolve refund:4711 committed --evidence 'bank statement 12, line 3'",
             "interlock effect resolve refund:4711 not_committed --evidence 'unknown to the bank'",
         ),
     )
-    names = "begin|commit|fail|show|resolve"
-    verbs = parser.add_subparsers(metavar=names, required=True, parser_class=Parser)
-    _declare_begin(verbs.add_parser("begin", **told("take the right to do it, once"), more=_BEGIN_EXITS))
-    commit = _settling(verbs.add_parser("commit", **told("record that it happened")))
+    _declare_begin(parser.verb("begin", "take the right to do it, once", more=_BEGIN_EXITS))
+    commit = _settling(parser.verb("commit", "record that it happened"))
     commit.add_argument("--result", type=json_value, metavar="JSON", help="what a repeat shall return")
     finished(commit, run_commit)
-    fail = _settling(verbs.add_parser("fail", **told("record that it did not happen, or may have happened")))
+    fail = _settling(parser.verb("fail", "record that it did not happen, or may have happened"))
     fail.add_argument("--error", required=True, metavar="TEXT", help="what went wrong")
     fail.add_argument(
         "--safe-to-retry", action="store_true", help="it surely did not happen (default: it may have)"
     )
     finished(fail, run_fail)
-    show = verbs.add_parser("show", **told("show its record"))
+    show = parser.verb("show", "show its record")
     show.add_argument("id", metavar="ACTION_ID", help="the action's own id")
     finished(show, run_show)
-    resolve = verbs.add_parser("resolve", **told("record what happened, and how you know"))
+    resolve = parser.verb("resolve", "record what happened, and how you know")
     resolve.add_argument("id", metavar="ACTION_ID", help="the action's own id")
     resolve.add_argument("outcome", choices=("committed", "not_committed"))
     resolve.add_argument("--evidence", required=True, metavar="TEXT", help="how you know; it is kept")

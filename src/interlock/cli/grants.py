@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, finished, paging, wants_json
+from interlock.cli.options import Noun, Parser, finished, paging, wants_json
 from interlock.cli.output import (
     Cell,
     Table,
@@ -121,23 +121,35 @@ STATES = ("open", "spent", "expired", "revoked")
 
 def declare_grant() -> Parser:
     """The options of `interlock grant`."""
-    parser = Parser(
+    parser = Noun(
         "interlock grant",
-        description="Allow a task a limited number of times, until a deadline. Pins only narrow it.",
+        description="Issue a grant: allow a task a limited number of times, until a deadline. Or show one.\n"
+        "`interlock grant TASK` issues a grant, and `interlock grant ID` shows the one with this id.",
         examples=(
             "interlock grant deploy --pin args.0=production --expires-in 15m",
             "interlock grant refund --pin 'amount_cents<=500' --uses 10 --limit 'amount_cents<=2000'",
             "interlock grant exec.pytest --standing --pin cwd=/srv/billing --uses 10",
             "interlock grant deploy --sign-with ~/.ssh/id_ed25519",
+            "interlock grant gnt_…",
         ),
+        otherwise=lambda word: "show" if word.startswith("gnt_") else "issue",
     )
+    _declare_issue(parser.verb("issue", "allow a task a limited number of times, until a deadline"))
+    show = parser.verb("show", "show one grant, and its uses")
+    show.add_argument("id", metavar="ID", help="the id that issuing it printed")
+    finished(show, run_show)
+    return parser
+
+
+def _declare_issue(parser: Parser) -> None:
+    parser.description = "Allow a task a limited number of times, until a deadline. Pins only narrow it."
     parser.add_argument("task", metavar="TASK", help="what may be done")
     parser.add_argument(
         "--pin", type=pin, action="append", default=[], metavar="PIN",
         help="PATH=VALUE, PATH<=NUMBER or PATH~GLOB on an argument; repeat it",
     )  # fmt: skip
     parser.add_argument(
-        "--limit", "--budget", type=limit, action="append", default=[], metavar="PATH<=N",
+        "--limit", type=limit, action="append", default=[], metavar="PATH<=N",
         help="what all uses together may add up to; repeat it",
     )  # fmt: skip
     parser.add_argument(
@@ -149,17 +161,16 @@ def declare_grant() -> Parser:
     parser.add_argument("--standing", action="store_true", help="honour it where jobs are submitted")
     parser.add_argument("--reason", help="why; it is kept in the audit log")
     parser.add_argument("--sign-with", metavar="KEYFILE", help="sign it here with an Ed25519 private key")
-    return finished(parser, run_grant)
+    finished(parser, run_issue)
 
 
 def declare_grants() -> Parser:
     """The options of `interlock grants`."""
     parser = Parser(
         "interlock grants",
-        description="List grants, newest first, or show one with its uses.",
-        examples=("interlock grants --state open", "interlock grants gnt_…"),
+        description="List grants, newest first.",
+        examples=("interlock grants --state open", "interlock grants --task deploy --json"),
     )
-    parser.add_argument("id", metavar="ID", nargs="?", help="show this one")
     parser.add_argument("--task", help="only of this task")
     parser.add_argument("--state", choices=STATES, metavar="STATE", help=", ".join(STATES))
     paging(parser)
@@ -174,7 +185,7 @@ def declare_revoke() -> Parser:
     return finished(parser, run_revoke)
 
 
-def run_grant(args: Namespace) -> int:
+def run_issue(args: Namespace) -> int:
     """Issue one grant."""
     from interlock.cli.connection import answer, connected
 
@@ -195,12 +206,10 @@ def run_grant(args: Namespace) -> int:
 
 
 def run_grants(args: Namespace) -> int:
-    """List grants, or show one."""
-    from interlock.cli.connection import answer_call, answer_list
+    """List grants."""
+    from interlock.cli.connection import answer_list
     from interlock.wire.grants import Grant
 
-    if args.id:
-        return answer_call(args, "GET", "grants", args.id, kind=Grant, tell=say_grant)
     return answer_list(
         args,
         "grants",
@@ -210,6 +219,14 @@ def run_grants(args: Namespace) -> int:
         nothing="no grants; issue one with `interlock grant TASK`",
         query={"task": args.task, "state": args.state},
     )
+
+
+def run_show(args: Namespace) -> int:
+    """Show one grant."""
+    from interlock.cli.connection import answer_call
+    from interlock.wire.grants import Grant
+
+    return answer_call(args, "GET", "grants", args.id, kind=Grant, tell=say_grant)
 
 
 def run_revoke(args: Namespace) -> int:

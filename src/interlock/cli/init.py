@@ -1,10 +1,11 @@
-"""`interlock init`: creates the store, and nothing else."""
+"""`interlock init`: a store in this folder, with a policy in force and an example to run. It overwrites nothing."""
 
 from __future__ import annotations
 
 import argparse
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.cli.exits import Exit, Failed
@@ -14,16 +15,94 @@ from interlock.cli.output import say, say_json, without_password
 if TYPE_CHECKING:
     from interlock.service.service import Service
 
+_POLICY = """\
+# yaml-language-server: $schema=.interlock/schemas/policy.schema.json
+#
+# What may happen, and who must agree first. The first rule that matches decides.
+# After a change: interlock policy check policy.yaml, then interlock policy apply policy.yaml
+version: v1
+default: deny                          # what no rule matches does not happen
+
+rules:
+  - id: small-payments-pass
+    when: {topic: finance.payment.execute}
+    if: has(payload.amount_cents) && payload.amount_cents <= 10000  # up to 100.00
+    decision: allow
+
+  - id: larger-payments-wait-for-a-person
+    when: {topic: finance.payment.execute}
+    decision: require_human
+    approval:
+      expires_in: 4h                   # then it is denied
+      # quorum: 2                      # how many people must agree; default 1
+      # groups: [finance]              # who may decide; default: every person with the role review
+"""
+
+_TASKS = """\
+# yaml-language-server: $schema=.interlock/schemas/interlock.schema.json
+#
+# Commands that run only with permission, and once: `interlock exec statement`.
+# A person permits one use with `interlock grant statement`.
+tasks:
+  statement:
+    command: [cat, bank.txt]
+    timeout: 1m
+    # cwd: reports                     # where it runs; default: the folder of this file
+    # env: [BANK_TOKEN]                # variables that it is given beside the usual ones
+    # approval: {groups: [finance]}    # who must have agreed
+"""
+
+_EXAMPLE = '''\
+"""Two payments. Run this, let a second person decide, and run it again: each is paid once."""
+
+from interlock import Interlock, StillPending
+
+il = Interlock()  # the store in this folder
+
+
+@il.gate("finance.payment.execute", key=lambda invoice, **_: invoice, wait=0)
+def pay(invoice: str, amount_cents: int) -> str:
+    with open("bank.txt", "a") as bank:  # your bank goes here
+        bank.write(f"{invoice} {amount_cents}\\n")
+    return f"paid {amount_cents / 100:.2f}"
+
+
+for invoice, amount_cents in (("inv-1", 5_000), ("inv-2", 25_000)):
+    try:
+        print(f"{invoice}: {pay(invoice, amount_cents)}")
+    except StillPending as held:
+        print(f"{invoice}: held until a person decides on {held.job_id}")
+'''
+
+_FILES = {
+    "policy.yaml": (_POLICY, "what may happen: small payments pass, larger ones wait for a person"),
+    "interlock.yaml": (_TASKS, "commands that run only with permission"),
+    "pay.py": (_EXAMPLE, "an example to run: two payments"),
+}
+_SCHEMAS = ("policy.schema.json", "interlock.schema.json")
+_NEXT = (
+    ("python pay.py", "one payment is made, one is held"),
+    ("ANN=$(interlock key create ann --kind person --roles review)", "a second person, with her own key"),
+    ("interlock review --api-key $ANN", "she decides"),
+    ("python pay.py", "what she approved is paid, once"),
+)
+
 
 def declare_init() -> Parser:
     """The options of `interlock init`."""
     parser = Parser(
         "interlock init",
-        description="Make a store: .interlock/ in this folder, or the one that is named. A store that is there is\n"
-        "left as it is. `interlock serve`, `interlock key create` and, where no store is named, the first\n"
-        "command that writes make one too; no other command does.",
-        examples=("interlock init", "interlock init --store postgresql://interlock@db/interlock"),
+        description="Make a store in this folder (.interlock/), and beside it a policy, tasks and an example to run.\n"
+        "The policy is put in force in a new store. Files and stores that are there are left as they are.\n"
+        "With --bare, or for a store elsewhere, only the store is made. `interlock serve`, `interlock key create`\n"
+        "and, where no store is named, the first command that writes make a store too; no other command does.",
+        examples=(
+            "interlock init",
+            "interlock init --bare",
+            "interlock init --store postgresql://interlock@db/interlock",
+        ),
     )
+    parser.add_argument("--bare", action="store_true", help="make the store alone, and write no files")
     parser.add_argument(
         "--store", metavar="URL", default=argparse.SUPPRESS,
         help="sqlite:///path or postgresql://… [INTERLOCK_STORE; default: sqlite:///.interlock/interlock.db]",
@@ -34,7 +113,7 @@ def declare_init() -> Parser:
 
 
 def run_init(args: Namespace) -> int:
-    """Make the store if it is not there."""
+    """Make what is not there, and say what was made."""
     import asyncio
 
     from interlock.cli.connection import translated
@@ -44,20 +123,81 @@ def run_init(args: Namespace) -> int:
     url = store_named(given(args, "store")) or EMBEDDED_STORE
     if url.startswith("memory:"):
         raise Failed("a store in memory ends with its process; name a file or a database", Exit.USAGE)
+    is_bare = args.bare or url != EMBEDDED_STORE
     above = _store_above() if url == EMBEDDED_STORE else None
+    if not is_bare:
+        _check_policy_here()
     with translated(args):
         was_made = asyncio.run(make_store(url))
+    wrote = [] if is_bare else _write_files()
+    snapshot = on_store(args, _activate) if was_made and not is_bare else None
     shown = without_password(url)
     if wants_json(args):
-        told: dict[str, Any] = {"store": shown, "made": was_made}
+        told: dict[str, Any] = {"store": shown, "made": was_made, "wrote": wrote, "policy": snapshot}
         say_json(told)
         return Exit.DONE
+    say(*(f"wrote {name:<15} {_FILES[name][1]}" for name in wrote))
     say(f"made a store: {shown}" if was_made else f"there is a store already: {shown}")
-    if was_made:
-        if above:
-            say(f"In this folder it takes the place of the one above: {above}")
-        say("Next: interlock policy apply FILE, which says what may happen; interlock serve, to share it.")
+    if above and was_made:
+        say(f"In this folder it takes the place of the one above: {above}")
+    _say_next(was_made=was_made, wrote=wrote, is_bare=is_bare)
     return Exit.DONE
+
+
+def _say_next(*, was_made: bool, wrote: list[str], is_bare: bool) -> None:
+    if is_bare:
+        if was_made:
+            say("Next: interlock policy apply FILE, which says what may happen; interlock serve, to share it.")
+        return
+    if was_made:
+        say("policy.yaml is in force")
+    elif "policy.yaml" in wrote:
+        say("The policy in force was not changed; to change it: interlock policy apply policy.yaml")
+    if "pay.py" in wrote and was_made:
+        width = max(len(command) for command, _ in _NEXT)
+        say("", "Next:", *(f"  {command:<{width}}  # {meaning}" for command, meaning in _NEXT))
+
+
+def _check_policy_here() -> None:
+    """Refuse a policy file that could not be put in force, before anything is made."""
+    from interlock.cli.policy_files import read_policy
+
+    if Path("policy.yaml").exists():
+        read_policy("policy.yaml")
+
+
+def _write_files() -> list[str]:
+    """Write what is not there; returns the names."""
+    folder = Path(".interlock/schemas")
+    try:
+        folder.mkdir(exist_ok=True)
+        for name in _SCHEMAS:
+            _write_new(folder / name, _schema(name))
+        return [name for name, (text, _) in _FILES.items() if _write_new(Path(name), text)]
+    except OSError as error:
+        raise Failed(f"{error.filename} cannot be written: {error.strerror}") from None
+
+
+def _write_new(path: Path, text: str) -> bool:
+    """Write a file unless it is there; returns whether it was written."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _schema(name: str) -> str:
+    from importlib.resources import files
+
+    return (files("interlock") / "schemas" / name).read_text(encoding="utf-8")
+
+
+async def _activate(service: Service) -> str:
+    from interlock.service.operator import activate_policy_file
+
+    return await activate_policy_file(service, Path("policy.yaml"))
 
 
 def _store_above() -> str | None:

@@ -136,7 +136,7 @@ def say_job(job: Job) -> None:
     if job.state == "APPROVAL":
         say("", f"decide with: interlock approval {job.id}")
     if job.state == "FAILED" and is_call(job):
-        say("", f"find out whether it happened, and say so: interlock effect show call:{job.id}")
+        say("", f"find out whether it happened, and say so: interlock effect call:{job.id}")
 
 
 def say_payload(payload: object) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit, exit_of_state
 from interlock.cli.options import (
+    Noun,
     Parser,
     described,
     describing,
@@ -57,14 +58,16 @@ def declare_jobs() -> Parser:
 
 def declare_job() -> Parser:
     """The options of `interlock job`."""
-    parser = Parser(
+    parser = Noun(
         "interlock job",
         description="Show one job, and its progress.",
         examples=("interlock job job_…", "interlock job job_… --history"),
     )
-    parser.add_argument("id", metavar="ID", help="the id that submitting it printed")
-    parser.add_argument("--history", action="store_true", help="everything that happened to it")
-    return finished(parser, run_job)
+    show = parser.verb("show", "show one job, and its progress")
+    show.add_argument("id", metavar="ID", help="the id that submitting it printed")
+    show.add_argument("--history", action="store_true", help="everything that happened to it")
+    finished(show, run_job)
+    return parser
 
 
 def declare_cancel() -> Parser:
@@ -163,7 +166,7 @@ def declare_submit() -> Parser:
     describing(parser)
     _declare_extras(parser)
     parser.add_argument("--wait", type=seconds, metavar="10m", help="wait this long for people to decide")
-    return finished(parser, run_submit, key_option="--api-key")
+    return finished(parser, run_submit)
 
 
 def _declare_extras(parser: Parser) -> None:

@@ -1,4 +1,6 @@
-"""`interlock key create|list|revoke`: on the store itself, or through a server as an admin.
+"""`interlock keys`, `key …`, `principals` and `principal …`: who may call, with which API keys.
+
+Keys are made on the store itself, or through a server as an admin.
 
 The store is used unless a server is named: with `--url`, or with INTERLOCK_URL if no store is named.
 """
@@ -9,18 +11,21 @@ import os
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.init import on_store
-from interlock.cli.options import Parser, finished, given, told, wants_json
+from interlock.cli.options import Noun, Parser, finished, given, paging, wants_json
 from interlock.cli.output import (
     Cell,
     Table,
     listed,
+    remark,
+    safe,
     say,
+    say_fields,
     say_json,
     when,
 )
@@ -28,7 +33,7 @@ from interlock.cli.values import words
 
 if TYPE_CHECKING:
     from interlock.service.service import Service
-    from interlock.wire.identity import ApiKey, IssuedKey, IssueKeyBody, PermitKey
+    from interlock.wire.identity import ApiKey, IssuedKey, IssueKeyBody, Principal
     from interlock.wire.pages import Page
 
 
@@ -57,6 +62,8 @@ T = TypeVar("T")
 KINDS = ("person", "agent", "worker", "service")
 ROLES = ("submit", "work", "review", "operate", "audit", "admin")
 _LIST_MAX = 1000
+_LISTED = "List API keys, newest first. What is shown is public; the secret is kept nowhere."
+_WHICH = "its id, as `interlock keys` lists it, the key itself, or the principal whose only key it is"
 
 
 class _EndedKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,23 +75,38 @@ class _EndedKey(msgspec.Struct, frozen=True, kw_only=True):
     revoked_at: datetime | None = None
 
 
+def declare_keys() -> Parser:
+    """The options of `interlock keys`."""
+    parser = Parser(
+        "interlock keys",
+        description=f"{_LISTED}\n(`interlock signing-keys` lists the keys that sign permits.)",
+        examples=("interlock keys", "interlock keys --principal mia"),
+    )
+    _declare_list(parser)
+    return parser
+
+
 def declare_key() -> Parser:
     """The options of `interlock key …`."""
-    parser = Parser(
+    parser = Noun(
         "interlock key",
-        description="Create, list and revoke keys, on the store itself, with or without a running server;\n"
+        description="Create, show and revoke API keys: on the store itself, with or without a running server, or\n"
         "with --url through the server, with an admin's key.",
         examples=(
             "interlock key create mia --kind person --roles review,admin --groups finance",
-            "interlock key create payer --kind agent --roles submit --owner mia --json",
-            "interlock key list",
+            "KEY=$(interlock key create payer --kind agent --roles submit --owner mia)",
+            "interlock key 0f3c…",
             "interlock key revoke 0f3c…",
         ),
     )
-    verbs = parser.add_subparsers(metavar="create|list|revoke", required=True, parser_class=Parser)
-    _declare_create(verbs.add_parser("create", **told("make a key for a principal; it is shown once")))
-    _declare_list(verbs.add_parser("list", **told("list keys, newest first")))
-    _declare_revoke(verbs.add_parser("revoke", **told("end a key for good")))
+    _declare_create(parser.verb("create", "make a key for a principal; it is shown once, alone on stdout"))
+    listing = parser.verb("list", "list keys, as `interlock keys` does")
+    listing.description = _LISTED
+    _declare_list(listing)
+    show = parser.verb("show", "show whose key it is, and whether it is live")
+    show.add_argument("key", metavar="KEY", help=_WHICH)
+    _declare_common(show, run_show)
+    _declare_revoke(parser.verb("revoke", "end a key for good"))
     return parser
 
 
@@ -110,14 +132,12 @@ def run_create(args: Namespace) -> int:
         return Exit.DONE
     issued = typed(answer, IssuedKey)
     groups = f"; groups {listed(args.groups)}" if args.groups else ""
-    say(
-        f"a key for {issued.principal} ({args.kind}; roles {', '.join(args.roles)}{groups}) "
-        f"of tenant {issued.tenant}:",
-        "",
-        f"  {issued.key}",
-        "",
-        f"It is shown only now and stored only as a digest. Use it with `export INTERLOCK_KEY=…`; "
-        f"end it with `interlock key revoke {issued.key_id}`.",
+    what = f"{args.kind}; roles {', '.join(args.roles)}{groups}"
+    remark(f"API key for {issued.principal} ({what}) of tenant {issued.tenant}:")
+    say(issued.key)  # alone on stdout: KEY=$(interlock key create …)
+    remark(
+        f"It is shown only now, and stored only as a digest. Use it with `interlock login`, INTERLOCK_KEY or "
+        f"--api-key; end it with `interlock key revoke {issued.key_id}`."
     )
     return Exit.DONE
 
@@ -131,6 +151,32 @@ def run_list(args: Namespace) -> int:
     if args.principal:
         nothing = f"{args.principal} has no key; make one with `interlock key create {args.principal}`"
     return answer_page(args, _page(args), kind=ApiKey, tell=say_keys, nothing=nothing)
+
+
+def run_show(args: Namespace) -> int:
+    """Show one key."""
+    from interlock.cli.connection import answer, typed
+    from interlock.wire.identity import ApiKey
+
+    key_id = _meant(args)
+    for key in typed(_page(args).items, list[ApiKey]):
+        if key.key_id == key_id:
+            return answer(args, key, _say_key)
+    raise Failed(f"there is no key {key_id} here; `interlock keys` lists them", name="not_found")
+
+
+def _say_key(key: ApiKey) -> None:
+    say_fields(
+        [
+            ("key", key.key_id),
+            ("principal", f"{safe(key.principal)} ({key.kind})"),
+            ("state", _state(key)),
+            ("roles", listed(key.roles)),
+            ("groups", listed(key.groups, "")),
+            ("owner", safe(key.owner or "")),
+            ("created", f"{when(key.created_at)} by {safe(key.created_by or '-')}"),
+        ]
+    )
 
 
 def run_revoke(args: Namespace) -> int:
@@ -164,18 +210,13 @@ def _declare_create(parser: Parser) -> None:
 
 
 def _declare_list(parser: Parser) -> None:
-    parser.description = "List keys, newest first. What is shown is public; the secret is kept nowhere."
     parser.add_argument("--principal", type=_name, metavar="NAME", help="those of this principal")
     _declare_common(parser, run_list)
 
 
 def _declare_revoke(parser: Parser) -> None:
     parser.description = "End a key for good. It takes effect with the next request."
-    parser.add_argument(
-        "key",
-        metavar="KEY",
-        help="its id, as in `interlock key list`, the key itself, or whose only key it is",
-    )
+    parser.add_argument("key", metavar="KEY", help=_WHICH)
     _declare_common(parser, run_revoke)
 
 
@@ -288,45 +329,110 @@ def _name(text: str) -> str:
     return text
 
 
-def declare_keys() -> Parser:
-    """The options of `interlock keys`."""
+def declare_principals() -> Parser:
+    """The options of `interlock principals`."""
     parser = Parser(
-        "interlock keys",
-        description="Show the public keys that check permits, or sign with a new one.\n"
-        "(`interlock key` makes the keys that people and programs log in with.)",
-        examples=("interlock keys", "interlock keys rotate", "interlock keys rotate --revoke"),
+        "interlock principals",
+        description="List principals by name: the people, agents, workers and services that may call.",
+        examples=("interlock principals", "interlock principals --json"),
     )
-    parser.add_argument("verb", nargs="?", choices=("list", "rotate"), default="list", help="list or rotate")
-    parser.add_argument(
-        "--lead-seconds",
-        type=int,
-        metavar="N",
-        default=300,
-        help="seconds from its publication until it signs (default 300)",
+    paging(parser)
+    return finished(parser, run_principals)
+
+
+def declare_principal() -> Parser:
+    """The options of `interlock principal …`."""
+    parser = Noun(
+        "interlock principal",
+        description="Show a principal, change what it may do, or delete it. `interlock key create` makes one.",
+        examples=(
+            "interlock principal mia",
+            "interlock principal set mia --roles review,audit --groups finance",
+            "interlock principal delete old-bot",
+        ),
     )
-    parser.add_argument(
-        "--revoke", action="store_true", help="a key was stolen: withdraw every other at once"
+    show = parser.verb("show", "show what it may do, and how many live keys it has")
+    show.add_argument("name", metavar="NAME", type=_name, help="the principal")
+    finished(show, run_principal)
+    change = parser.verb("set", "change its roles, groups or owner; what is not given stays")
+    change.add_argument("name", metavar="NAME", type=_name, help="the principal")
+    change.add_argument("--roles", type=_roles, metavar="A,B", help=", ".join(ROLES))
+    change.add_argument("--groups", type=words, metavar="X,Y", help="groups that policies may ask for")
+    change.add_argument("--owner", type=_name, metavar="PERSON", help="whom an agent or worker acts for")
+    finished(change, run_set)
+    delete = parser.verb("delete", "forget a principal that has no live key; its records stay")
+    delete.add_argument("name", metavar="NAME", type=_name, help="the principal")
+    finished(delete, run_delete)
+    return parser
+
+
+def run_principals(args: Namespace) -> int:
+    """List principals."""
+    from interlock.cli.connection import answer_list
+    from interlock.wire.identity import Principal
+
+    nothing = "no principals yet; `interlock key create NAME --kind person --roles review` makes one"
+    command, tell = "interlock principals", _say_principals
+    return answer_list(args, "principals", kind=Principal, tell=tell, command=command, nothing=nothing)
+
+
+def run_principal(args: Namespace) -> int:
+    """Show one principal."""
+    return _one_principal(args, "GET", _say_principal)
+
+
+def run_set(args: Namespace) -> int:
+    """Change one principal."""
+    from interlock.wire.identity import SetPrincipalBody
+
+    if args.roles is None and args.groups is None and args.owner is None:
+        raise Failed("say what to change: --roles, --groups or --owner", Exit.USAGE, name="usage")
+    body = SetPrincipalBody(
+        roles=None if args.roles is None else list(args.roles),
+        groups=None if args.groups is None else list(args.groups),
+        owner=args.owner,
     )
-    return finished(parser, run_keys)
+    return _one_principal(args, "PUT", _say_principal, body)
 
 
-def run_keys(args: Namespace) -> int:
-    """Show or rotate the keys of permits."""
-    from interlock.cli.connection import answer, connected
-
-    with connected(args) as client:
-        if args.verb == "rotate":
-            found = client.rotate_signing_keys(lead_seconds=args.lead_seconds, revoke=args.revoke)
-        else:
-            found = client.signing_keys()
-    return answer(args, found, lambda found: _say_permit_keys(found.keys))
+def run_delete(args: Namespace) -> int:
+    """Delete one principal."""
+    return _one_principal(args, "DELETE", lambda found: say(f"{safe(found.name)} is deleted"))
 
 
-def _say_permit_keys(keys: Sequence[PermitKey]) -> None:
+def _one_principal(
+    args: Namespace,
+    method: Literal["GET", "PUT", "DELETE"],
+    tell: Callable[[Principal], object],
+    body: Any = None,
+) -> int:
+    from interlock.cli.connection import answer_call
+    from interlock.wire.identity import Principal
+
+    return answer_call(args, method, "principals", args.name, kind=Principal, tell=tell, body=body)
+
+
+def _say_principals(principals: Sequence[Principal]) -> None:
     (
-        Table(keys)
-        .column("KEY", lambda key: key.kid)
-        .column("SIGNS FROM", lambda key: when(key.signs_from))
-        .column("PUBLISHED UNTIL", lambda key: when(key.published_until))
+        Table(principals)
+        .column("NAME", lambda each: each.name, flexible=True)
+        .column("KIND", lambda each: each.kind)
+        .column("ROLES", lambda each: listed(each.roles), flexible=True)
+        .column("GROUPS", lambda each: listed(each.groups), flexible=True, optional=True)
+        .column("OWNER", lambda each: each.owner or "-", flexible=True, optional=True)
+        .column("LIVE KEYS", lambda each: str(each.keys_live))
         .say()
+    )
+
+
+def _say_principal(principal: Principal) -> None:
+    say_fields(
+        [
+            ("principal", f"{safe(principal.name)} ({principal.kind})"),
+            ("roles", listed(principal.roles)),
+            ("groups", listed(principal.groups, "")),
+            ("owner", safe(principal.owner or "")),
+            ("live keys", str(principal.keys_live)),
+            ("created", when(principal.created_at)),
+        ]
     )

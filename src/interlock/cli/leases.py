@@ -1,4 +1,4 @@
-"""`interlock lease …`, `leases` and `checkpoint`: take a resource, keep it, and hand it over with a checkpoint."""
+"""`interlock leases` and `lease …`: take a resource, keep it, and hand it over with a checkpoint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, finished, paging, told, wants_json
+from interlock.cli.options import Noun, Parser, finished, paging, wants_json
 from interlock.cli.output import (
     Cell,
     Table,
@@ -135,7 +135,7 @@ _VERBS = (
 
 def declare_lease() -> Parser:
     """The options of `interlock lease …`."""
-    parser = Parser(
+    parser = Noun(
         "interlock lease",
         description="Take a resource, keep it, and hand it over. The next holder gets the last checkpoint.",
         examples=(
@@ -145,14 +145,13 @@ def declare_lease() -> Parser:
             "interlock lease handoff lse_… --fence 17 --to mia",
         ),
     )
-    names = "|".join(["acquire", "list", "show", "checkpoint", *(name for name, _ in _VERBS)])
-    verbs = parser.add_subparsers(metavar=names, required=True, parser_class=Parser)
-    _declare_acquire(verbs.add_parser("acquire", **told("take a resource; /** takes everything under it")))
-    _listing(verbs.add_parser("list", **told("list leases, newest first")))
-    _showing(verbs.add_parser("show", **told("show one lease, and its last checkpoint")))
-    _saving(verbs.add_parser("checkpoint", **told("record the progress of the work")), fence_required=True)
+    _declare_acquire(parser.verb("acquire", "take a resource; /** takes everything under it"))
+    _showing(parser.verb("show", "show one lease, and its last checkpoint"))
+    _saving(
+        parser.verb("checkpoint", "record the progress of the work; without --done, show what was recorded")
+    )
     for name, summary in _VERBS:
-        _declare_verb(verbs.add_parser(name, **told(summary)), name)
+        _declare_verb(parser.verb(name, summary), name)
     return parser
 
 
@@ -164,17 +163,6 @@ def declare_leases() -> Parser:
         examples=("interlock leases --live", "interlock leases --resource repo:billing/invoice.py --json"),
     )
     _listing(parser)
-    return parser
-
-
-def declare_checkpoint() -> Parser:
-    """The options of `interlock checkpoint`."""
-    parser = Parser(
-        "interlock checkpoint",
-        description="Record the progress of the work under a lease; without --done, show its checkpoints.",
-        examples=("interlock checkpoint lse_…", "interlock checkpoint lse_… --fence 17 --done @done.json"),
-    )
-    _saving(parser, fence_required=False)
     return parser
 
 
@@ -265,7 +253,9 @@ def _show_checkpoints(args: Namespace) -> int:
         for checkpoint in found.items:
             say_checkpoint(checkpoint)
         if not found.items:
-            say(f"no checkpoint yet; save one with `interlock checkpoint {args.id} --fence N --done JSON`")
+            say(
+                f"no checkpoint yet; record one with `interlock lease checkpoint {args.id} --fence N --done JSON`"
+            )
 
     return answer_call(args, "GET", "leases", args.id, "checkpoints", kind=Checkpoints, tell=tell)
 
@@ -338,12 +328,10 @@ def _showing(parser: ArgumentParser) -> None:
     _finish(parser, run_show, session=False)
 
 
-def _saving(parser: ArgumentParser, *, fence_required: bool) -> None:
+def _saving(parser: ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="the lease's id")
-    parser.add_argument("--fence", type=int, required=fence_required, metavar="N", help="the lease's fence")
-    parser.add_argument(
-        "--done", type=json_value, required=fence_required, metavar="JSON", help="what is done"
-    )
+    parser.add_argument("--fence", type=int, metavar="N", help="the lease's fence; needed with --done")
+    parser.add_argument("--done", type=json_value, metavar="JSON", help="what is done")
     for part, meaning in zip(PARTS, _MEANINGS, strict=True):
         option = f"--{part.replace('_', '-')}"
         parser.add_argument(option, dest=part, type=json_value, metavar="JSON", help=meaning)

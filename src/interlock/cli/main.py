@@ -59,8 +59,8 @@ SECTIONS: tuple[Section, ...] = (
             Entry("withdraw", "decisions", "withdraw your own approval, within the grace period"),
             Entry("comment", "decisions", "comment on a request"),
             Entry("ask", "decisions", "ask the submitter of a request a question"),
-            Entry("grant", "grants", "allow a task a limited number of times, until a deadline"),
-            Entry("grants", "grants", "list grants, or show one with its uses"),
+            Entry("grants", "grants", "list grants"),
+            Entry("grant", "grants", "allow a task a limited number of times; show one grant"),
             Entry("revoke", "grants", "end a grant; uses that were claimed stay claimed"),
         ),
     ),
@@ -70,14 +70,13 @@ SECTIONS: tuple[Section, ...] = (
             Entry("board", "board", "watch leases, waiting callers, conflicts and runs"),
             Entry("leases", "leases", "list leases"),
             Entry("lease", "leases", "take a resource, keep it, hand it over"),
-            Entry("checkpoint", "leases", "show or record the progress of work under a lease"),
             Entry("effects", "effects", "list side effects and their outcomes"),
             Entry("effect", "effects", "begin an effect that must happen once, and record its outcome"),
             Entry("touch", "touch", "report files or other targets that you changed"),
             Entry("targets", "conflicts", "list changed targets, and who changed them"),
             Entry("target", "conflicts", "show who holds a target and what waits for it"),
-            Entry("conflicts", "conflicts", "list conflicts"),
-            Entry("conflict", "conflicts", "show and resolve conflicts, and see which recur"),
+            Entry("conflicts", "conflicts", "list conflicts, or which of them recur"),
+            Entry("conflict", "conflicts", "show or resolve a conflict"),
             Entry("hook", "touch", "report what git commits and merges change"),
         ),
     ),
@@ -86,15 +85,26 @@ SECTIONS: tuple[Section, ...] = (
         (
             Entry("policy", "policy", "check, apply, show, test and roll back the policy"),
             Entry("workflows", "workflows", "list workflows"),
-            Entry("workflow", "workflows", "define steps, follow a run of them, run it again"),
+            Entry("workflow", "workflows", "define, show and delete a workflow"),
+            Entry("runs", "runs", "list runs"),
+            Entry("run", "runs", "start a run, keep its slot, end it, follow its steps"),
+            Entry("limits", "limits", "list how many runs may be active at once"),
+            Entry("limit", "limits", "show, set or clear one limit"),
+            Entry("traffic", "limits", "show how starts of runs ended"),
             Entry("audit", "events", "list audit entries: who did what"),
             Entry("events", "events", "show events, past and as they happen"),
-            Entry("webhooks", "events", "send events to an address, signed"),
-            Entry("key", "keys", "create, list and revoke keys"),
+            Entry("webhooks", "webhooks", "list webhooks"),
+            Entry("webhook", "webhooks", "post events to an address, signed"),
+            Entry("principals", "keys", "list people and programs that may call"),
+            Entry("principal", "keys", "show a principal, or change what it may do"),
+            Entry("keys", "keys", "list API keys"),
+            Entry("key", "keys", "create, show and revoke API keys"),
             Entry("sessions", "sessions", "list the sessions of the console"),
-            Entry("session", "sessions", "end a session"),
-            Entry("signer", "signers", "register the keys that people sign grants with"),
-            Entry("keys", "keys", "show or rotate the keys that sign permits"),
+            Entry("session", "sessions", "show or end a session"),
+            Entry("signers", "signers", "list the keys that people sign grants with"),
+            Entry("signer", "signers", "register, show and revoke such a key"),
+            Entry("signing-keys", "signers", "list the keys that sign permits"),
+            Entry("signing-key", "signers", "show or rotate the key that signs permits"),
         ),
     ),
     Section(
@@ -111,9 +121,6 @@ SECTIONS: tuple[Section, ...] = (
             Entry("worker", "worker", "run a command for each job that may run"),
             Entry("doctor", "doctor", "look for problems, and say how to fix them"),
             Entry("settings", "settings", "show what a server runs with"),
-            Entry("runs", "runs", "list runs; take a slot, keep it, give it back"),
-            Entry("run", "runs", "show one run"),
-            Entry("limits", "runs", "show and set how many runs may be active at once"),
             Entry("drill", "drill", "rehearse a failure on a deployment, and check that it holds"),
             Entry(
                 "demo",
@@ -224,7 +231,7 @@ def _ours(words: list[str]) -> list[str]:
 def parser_of(entry: Entry) -> Parser:
     """The parser of one command."""
     module = import_module(entry.module if "." in entry.module else f"interlock.cli.{entry.module}")
-    declare: Callable[[], Parser] = getattr(module, f"declare_{entry.name}")
+    declare: Callable[[], Parser] = getattr(module, f"declare_{entry.name.replace('-', '_')}")
     return declare()
 
 
@@ -237,8 +244,7 @@ def _leading(words: list[str]) -> tuple[Namespace | None, list[str]]:
             setattr(before, name[2:], True)
             words = words[1:]
         elif name in GLOBAL_OPTIONS and (equals or len(words) > 1):
-            destination = "api_key" if name == "--key" else name[2:].replace("-", "_")
-            setattr(before, destination, value if equals else words[1])
+            setattr(before, name[2:].replace("-", "_"), value if equals else words[1])
             words = words[1:] if equals else words[2:]
         else:
             return None, words
@@ -251,7 +257,7 @@ def _say_commands() -> int:
     for section in SECTIONS:
         print(f"{section.title}:")
         for known in section.entries:
-            print(f"  {known.name:<12}{known.summary}")
+            print(f"  {known.name:<14}{known.summary}")
         print()
     print(
         "`interlock COMMAND --help` says more. New here? `interlock demo` takes about 15 seconds and leaves no trace."

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=argparse.ArgumentParser)
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 
-GLOBAL_OPTIONS = ("--url", "--key", "--api-key", "--store")
+GLOBAL_OPTIONS = ("--url", "--api-key", "--store")
 GLOBAL_FLAGS = ("--json",)
 ACQUIRE_SECONDS = 2.0
 LOCAL_SERVER = "http://127.0.0.1:8700"
@@ -26,13 +26,13 @@ LIMIT_DEFAULT = 50
 _ENVIRONMENT = """\
 environment:
   INTERLOCK_URL    the server to talk to; without one, your login, or the store is opened in this process
-  INTERLOCK_KEY    the key to act with (it stays out of `ps` and of the shell's history)
+  INTERLOCK_KEY    the API key to act with (it stays out of `ps` and of the shell's history)
   INTERLOCK_STORE  the store: sqlite:///path, postgresql://… (default: .interlock/interlock.db)
 """
 _SERVER_ENVIRONMENT = """\
 environment:
   INTERLOCK_URL    the server to talk to; {otherwise}
-  INTERLOCK_KEY    the key to act with (it stays out of `ps` and of the shell's history)
+  INTERLOCK_KEY    the API key to act with (it stays out of `ps` and of the shell's history)
 """
 
 
@@ -58,6 +58,10 @@ class Parser(argparse.ArgumentParser):
             **newer,
         )
 
+    def takes(self) -> str:
+        """The names of what it takes beside options."""
+        return " ".join(str(action.metavar) for action in self._get_positional_actions())
+
     def error(self, message: str) -> NoReturn:
         """End with what is wrong, in one line, and where to read more."""
         said = _plainly(message)
@@ -75,11 +79,67 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
 
+def _show(_: str) -> str:
+    return "show"
+
+
+class Noun(Parser):
+    """The parser of a noun, which has verbs. A first word that is not one of them means `show`.
+
+    `otherwise` names another verb for such a word, where there is one.
+    """
+
+    def __init__(self, prog: str, *, otherwise: Callable[[str], str] = _show, **words: Any) -> None:
+        super().__init__(prog, add_help=False, **words)
+        self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
+        self._otherwise = otherwise
+        self._verbs = self.add_subparsers(title="verbs", required=True, parser_class=Parser)
+
+    def verb(self, name: str, summary: str, **more: Any) -> Parser:
+        """Add a verb; its summary stands in the noun's help and heads its own."""
+        described = f"{summary[0].upper()}{summary[1:]}."
+        parser = self._verbs.add_parser(name, help=summary, description=described, **more)
+        self._verbs.metavar = "|".join(self._verbs.choices)
+        return parser
+
+    def format_help(self) -> str:
+        """The verbs, and what the noun means without one."""
+        self.usage = "%(prog)s VERB …"
+        if shown := self._verbs.choices.get("show"):
+            which = shown.takes()
+            self.usage += f"\n       %(prog)s {which}   (short for `%(prog)s show {which}`)"
+        return super().format_help()
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - as argparse calls it
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse with the verb that the first word is, or means."""
+        given, known = list(args or ()), self._verbs.choices
+        if not given or given[0] in ("-h", "--help", *known):
+            return super().parse_known_args(given, namespace)
+        verb = self._otherwise(given[0])
+        if verb not in known:
+            self.error(
+                f"{given[0]!r} is not valid; use one of {', '.join(known)}{_meant(given[0], list(known))}"
+            )
+        try:
+            return super().parse_known_args([verb, *given], namespace)
+        except Failed:
+            if meant := _meant(given[0], list(known)):
+                self.error(f"{given[0]!r} is not one of {', '.join(known)}{meant}")
+            raise
+
+
 class _Help(argparse.RawDescriptionHelpFormatter):
     """Help with room for long options, and with each option's value named once."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=34)
+
+    def _format_action(self, action: argparse.Action) -> str:
+        text = super()._format_action(action)
+        # The usage has named the verbs' place; what is listed is each verb.
+        return text.partition("\n")[2] if isinstance(action.choices, dict) else text
 
 
 _CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.+)\)", re.DOTALL)
@@ -101,11 +161,6 @@ def _meant(word: str, known: Sequence[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def told(summary: str) -> dict[str, Any]:
-    """What `add_parser` takes for a verb whose line in the list also heads its own help."""
-    return {"help": summary, "description": f"{summary[0].upper()}{summary[1:]}."}
-
-
 class Untold(int):
     """A default that the caller did not ask for."""
 
@@ -118,7 +173,6 @@ def acquire_seconds(patience_seconds: int) -> float:
 def connecting(
     parser: argparse.ArgumentParser,
     *,
-    key_option: str = "--key",
     otherwise: str = "",
     gives_up: bool = True,
 ) -> None:
@@ -130,8 +184,7 @@ def connecting(
     group = parser.add_argument_group("where and as whom")
     absent = argparse.SUPPRESS  # so that the same option before the command's name is not overwritten
     group.add_argument("--url", metavar="URL", default=absent, help="a server, such as http://127.0.0.1:8700")
-    names = dict.fromkeys(("--api-key", key_option))
-    group.add_argument(*names, dest="api_key", metavar="KEY", default=absent, help="the key to act with")
+    group.add_argument("--api-key", metavar="KEY", default=absent, help="the API key to act with")
     if not otherwise:
         group.add_argument("--store", metavar="URL", default=absent, help="a store to open in this process")
     if gives_up:
@@ -149,10 +202,9 @@ def connecting(
 
 
 def intent(parser: argparse.ArgumentParser, meaning: str) -> None:
-    """Add a name for what the caller wants done once; the API key is then `--api-key` alone."""
+    """Add a name for what the caller wants done once."""
     parser.add_argument(
         "--key",
-        "--idempotency-key",
         dest="intent",
         type=intent_name,
         metavar="NAME",
@@ -171,12 +223,11 @@ def finished(
     parser: P,
     run: Run,
     *,
-    key_option: str = "--key",
     gives_up: bool = True,
 ) -> P:
     """Add what every command takes, `--json` and where to work, and the function that runs it."""
     as_json(parser)
-    connecting(parser, key_option=key_option, gives_up=gives_up)
+    connecting(parser, gives_up=gives_up)
     parser.set_defaults(run=run)
     return parser
 

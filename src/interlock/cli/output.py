@@ -176,19 +176,19 @@ def say_json_line(value: object) -> None:
 def complain(failed: Failed, *, as_json: bool) -> None:
     """Print why a command failed, on stderr."""
     if as_json:
-        _remark(_json_text(failed.problem, sys.stderr, indent=_indent(sys.stderr)))
+        remark(_json_text(failed.problem, sys.stderr, indent=_indent(sys.stderr)))
     else:
-        _remark(f"{painted('interlock:', 'red', sys.stderr)} {_shown(failed.detail)}{_again(failed)}")
+        remark(f"{painted('interlock:', 'red', sys.stderr)} {_shown(failed.detail)}{_again(failed)}")
 
 
 def warn(text: str) -> None:
     """Print a remark that is not part of the result, on stderr."""
-    _remark(_shown(text))
+    remark(_shown(text))
 
 
 def warn_json(value: object) -> None:
     """Print a remark for a program, on stderr."""
-    _remark(_json_text(value, sys.stderr, indent=_indent(sys.stderr)))
+    remark(_json_text(value, sys.stderr, indent=_indent(sys.stderr)))
 
 
 def say_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]]) -> None:
@@ -332,7 +332,7 @@ def _print(text: str) -> None:
         raise Failed(f"{reason}; what it tells has happened, so look before you repeat it") from error
 
 
-def _remark(text: str) -> None:
+def remark(text: str) -> None:
     """Print on stderr. A stderr that cannot be written to does not change how the command ends."""
     try:
         print(text, file=sys.stderr)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, described, describing, finished, paging, told, wants_json
+from interlock.cli.options import Noun, Parser, as_json, described, describing, finished, paging, wants_json
 from interlock.cli.output import (
     STATE_STYLES,
     Cell,
@@ -157,12 +157,9 @@ def _say_requirement(asked: Requirement) -> None:
     )
 
 
-_VERBS = "check|apply|show|evaluate|simulate|test|observed|snapshots|rollback"
-
-
 def declare_policy() -> Parser:
     """The options of `interlock policy …`."""
-    parser = Parser(
+    parser = Noun(
         "interlock policy",
         description="Check a policy, put it in force, ask it, test it, and go back to an earlier one.",
         examples=(
@@ -172,8 +169,8 @@ def declare_policy() -> Parser:
             "interlock policy apply policy.yaml",
             "interlock policy evaluate finance.payment.execute --payload '{\"amount_cents\": 20000}'",
         ),
+        otherwise=lambda word: "show" if word.startswith("sha256:") else word,
     )
-    verbs = parser.add_subparsers(metavar=_VERBS, required=True, parser_class=Parser)
     for name, declare, run, text in (
         ("check", _declare_file, run_check, "find what is wrong with a policy file; needs no store"),
         ("apply", _declare_apply, run_apply, "put a policy file in force"),
@@ -190,7 +187,7 @@ def declare_policy() -> Parser:
         ("snapshots", paging, run_snapshots, "every policy that was ever in force"),
         ("rollback", _declare_rollback, run_rollback, "put an earlier policy back in force"),
     ):
-        verb = verbs.add_parser(name, **told(text))
+        verb = parser.verb(name, text)
         declare(verb)
         if name == "check":
             as_json(verb)

@@ -1,22 +1,17 @@
-"""`interlock runs`, `run` and `limits`: which runs hold a slot, how runs ended, and how many may be active at once."""
+"""`interlock runs` and `run …`: which runs hold a slot, how far their steps came, and how they ended."""
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, Namespace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+from interlock.cli.decisions import binding, shown_hash
 from interlock.cli.exits import Exit
-from interlock.cli.options import (
-    Parser,
-    finished,
-    intent,
-    paging,
-    told,
-)
+from interlock.cli.options import Noun, Parser, finished, intent, paging
 from interlock.cli.output import (
     Cell,
     Table,
-    counted,
     exactly,
     lasting,
     one_line,
@@ -29,19 +24,10 @@ from interlock.cli.output import (
 from interlock.cli.values import json_value, seconds, some_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from interlock.wire.admission import (
-        AdmissionStats,
-        Limit,
-        Limits,
-        Run,
-        StartsOfWorkflow,
-        TrafficPoint,
-    )
+    from interlock.wire.admission import Run
+    from interlock.wire.audit import AuditEntry
     from interlock.wire.fields import Body
-
-S = TypeVar("S", bound="StartsOfWorkflow | TrafficPoint")
+    from interlock.wire.workflows import RunStep
 
 _STYLES = {"running": "blue", "succeeded": "green", "failed": "red", "cancelled": "dim", "lost": "yellow"}
 _TELLING = {
@@ -95,7 +81,8 @@ _REPORTS = (
         "cancel", "stop a run, and free the slot", "reason", "why; kept", " --reason 'started by mistake'"
     ),
 )
-_START_EXAMPLE = "interlock runs start nightly-report --ttl 10m --wait 1m --key nightly-2030-01-01"
+_START_EXAMPLE = "interlock run start nightly-report --ttl 10m --wait 1m --key nightly-2030-01-01"
+_APPROVE_EXAMPLE = "interlock run approve run_… agree --reason 'as discussed'"
 
 
 def _declare_start(parser: Parser) -> None:
@@ -110,7 +97,7 @@ def _declare_start(parser: Parser) -> None:
     )
     parser.add_argument("--wait", type=seconds, default=0, metavar="0s", help="wait in line this long")
     intent(parser, "starting it again finds the same run")
-    finished(parser, run_start, key_option="--api-key")
+    finished(parser, run_start)
 
 
 def _declare_report(parser: Parser, report: _Report) -> None:
@@ -191,39 +178,61 @@ STATES = ("running", "succeeded", "failed", "cancelled", "lost")
 
 def declare_runs() -> Parser:
     """The options of `interlock runs`."""
-    examples = {each.verb: f"interlock runs {each.verb} run_… --fence 3{each.example}" for each in _REPORTS}
     parser = Parser(
         "interlock runs",
-        description="List runs of workflows, newest first; or take a slot for one, keep it, and give it back.",
-        examples=(
-            "interlock runs --state running",
-            "interlock runs --workflow nightly-report --json",
-            _START_EXAMPLE,
-            *examples.values(),
-        ),
+        description="List runs of workflows, newest first.",
+        examples=("interlock runs --state running", "interlock runs --workflow nightly-report --json"),
     )
     parser.add_argument("--state", type=str.lower, choices=STATES, metavar="STATE", help=", ".join(STATES))
     parser.add_argument("--workflow", metavar="NAME", help="only runs of this workflow")
     paging(parser)
-    finished(parser, run_runs)
-    verbs = parser.add_subparsers(metavar="|".join(("start", *examples)), parser_class=Parser)
-    start = told("take a slot, if there is room")
-    _declare_start(verbs.add_parser("start", **start, examples=(_START_EXAMPLE,), more=_START_EXITS))
-    for each in _REPORTS:
-        words = told(each.summary)
-        _declare_report(verbs.add_parser(each.verb, **words, examples=(examples[each.verb],)), each)
-    return parser
+    return finished(parser, run_runs)
 
 
 def declare_run() -> Parser:
-    """The options of `interlock run`."""
-    parser = Parser(
+    """The options of `interlock run …`."""
+    examples = {each.verb: f"interlock run {each.verb} run_… --fence 3{each.example}" for each in _REPORTS}
+    parser = Noun(
         "interlock run",
-        description="Show one run, and the slot it holds.",
-        examples=("interlock run run_…", "interlock workflow run run_…   # with its steps"),
+        description="Take a slot for a run, keep it, and give it back; or follow a run with steps.",
+        examples=(
+            "interlock run run_…",
+            _START_EXAMPLE,
+            *examples.values(),
+            _APPROVE_EXAMPLE,
+            "interlock run rerun run_… --from send",
+        ),
     )
-    parser.add_argument("id", metavar="ID", help="the id that starting it returned")
-    return finished(parser, run_run)
+    start = parser.verb(
+        "start", "take a slot, if there is room", examples=(_START_EXAMPLE,), more=_START_EXITS
+    )
+    _declare_start(start)
+    finished(_about_one(parser.verb("show", "show the slot it holds, and its steps")), run_show)
+    for each in _REPORTS:
+        _declare_report(parser.verb(each.verb, each.summary, examples=(examples[each.verb],)), each)
+    timeline = parser.verb("timeline", "show what happened to a run, oldest first")
+    finished(_about_one(timeline), run_timeline)
+    _declare_approve(parser.verb("approve", "approve a step that asks people", examples=(_APPROVE_EXAMPLE,)))
+    rerun = _about_one(parser.verb("rerun", "run it again from a step on"))
+    rerun.add_argument(
+        "--from", dest="from_step", metavar="STEP", required=True, help="the first step to repeat"
+    )
+    finished(rerun, run_rerun)
+    finished(_about_one(parser.verb("forget", "forget a run that is over")), run_forget)
+    return parser
+
+
+def _about_one(parser: Parser) -> Parser:
+    parser.add_argument("id", metavar="ID", help="the run's id")
+    return parser
+
+
+def _declare_approve(parser: Parser) -> None:
+    _about_one(parser)
+    parser.add_argument("step", metavar="STEP", help="the step that asks people")
+    parser.add_argument("--reason", default="", help="why you approve; it is kept")
+    binding(parser)
+    finished(parser, run_approve)
 
 
 def run_runs(args: Namespace) -> int:
@@ -242,18 +251,71 @@ def run_runs(args: Namespace) -> int:
     )
 
 
-def run_run(args: Namespace) -> int:
-    """Show one run."""
-    from interlock.cli.connection import answer_call
+def run_show(args: Namespace) -> int:
+    """Show one run, with its steps if it has any."""
+    from interlock.cli.connection import answer, connected, typed
     from interlock.wire.admission import Run
+    from interlock.wire.workflows import RunWithSteps
 
-    return answer_call(args, "GET", "workflow-runs", args.id, kind=Run, tell=say_run)
+    with connected(args) as client:
+        found = client.call("GET", "workflow-runs", args.id)
+
+    def tell(found: object) -> None:
+        say_run(typed(found, Run))
+        say_steps(typed(found, RunWithSteps).steps)
+
+    return answer(args, found, tell)
+
+
+def run_timeline(args: Namespace) -> int:
+    """Show what happened to one run."""
+    from interlock.cli.connection import answer, connected
+
+    with connected(args) as client:
+        timeline = client.get_run_timeline(args.id)
+    return answer(args, timeline, lambda timeline: say_timeline(timeline.items))
+
+
+def run_approve(args: Namespace) -> int:
+    """Approve a step's job as it is shown here, or as `--job-hash` names it."""
+    from interlock.cli.connection import answer, connected, typed
+    from interlock.wire.workflows import RunWithSteps
+
+    with connected(args) as client:
+        run = typed(client.call("GET", "workflow-runs", args.id), RunWithSteps)
+        job_id = next((each.job_id for each in run.steps if each.id == args.step), None)
+        seen = args.hash or (shown_hash(client, args, job_id, "approving") if job_id else None)
+        review = client.approve_step(args.id, args.step, reason=args.reason, job_hash=seen)
+    return answer(args, review, lambda review: say(f"{safe(args.step)}: {review.outcome}"))
+
+
+def run_rerun(args: Namespace) -> int:
+    """Run it again from a step on."""
+    from interlock.cli.connection import answer_call
+    from interlock.wire.workflows import RerunBody, RunWithSteps
+
+    def tell(run: RunWithSteps) -> None:
+        say(f"{run.run_id} runs again from {args.from_step}")
+
+    where, body = ("workflow-runs", args.id, "rerun"), RerunBody(from_step=args.from_step)
+    return answer_call(args, "POST", *where, kind=RunWithSteps, tell=tell, body=body)
+
+
+def run_forget(args: Namespace) -> int:
+    """Forget a run that is over."""
+    from interlock.cli.connection import answer_call
+    from interlock.wire.workflows import RunWithSteps
+
+    def tell(run: RunWithSteps) -> None:
+        say(f"{run.run_id} is forgotten; it was {run.state}")
+
+    return answer_call(args, "DELETE", "workflow-runs", args.id, kind=RunWithSteps, tell=tell)
 
 
 def _nothing(args: Namespace) -> str:
     if args.state or args.workflow or args.cursor:
         return "no runs match; `interlock runs` lists them all"
-    return 'no runs yet; start one with `interlock runs start WORKFLOW`, or `il.admit("WORKFLOW")` in the SDK'
+    return "no runs yet; start one with `interlock run start WORKFLOW`"
 
 
 def say_runs(runs: Sequence[Run]) -> None:
@@ -282,11 +344,11 @@ def say_started(run: Run) -> None:
         return
     say(
         f"{name} holds a slot until {exactly(run.slot_expires_at)} ({when(run.slot_expires_at)}).",
-        f"If the workflow has steps they run by themselves: interlock workflow run {run.run_id}",
+        f"If the workflow has steps, they run by themselves: interlock run {run.run_id}",
         "If not, the program that does the work runs one of",
-        f"  interlock runs renew {run.run_id} --fence {run.fence}",
-        f"  interlock runs complete {run.run_id} --fence {run.fence} [--result JSON]",
-        f"  interlock runs fail {run.run_id} --fence {run.fence} --error TEXT",
+        f"  interlock run renew {run.run_id} --fence {run.fence}",
+        f"  interlock run complete {run.run_id} --fence {run.fence} [--result JSON]",
+        f"  interlock run fail {run.run_id} --fence {run.fence} --error TEXT",
     )
 
 
@@ -316,155 +378,34 @@ def _held(run: Run) -> str:
     return f"held {lasting((run.ended_at - run.started_at).total_seconds())}"
 
 
-_MOST = 1_000_000
-
-
-def declare_limits() -> Parser:
-    """The options of `interlock limits`."""
-    parser = Parser(
-        "interlock limits",
-        description="Show how many runs the tenant, and single workflows, may have at once; set or clear a limit.\n"
-        "Lowering one ends no run; it only stops new ones.",
-        examples=(
-            "interlock limits",
-            "interlock limits set tenant 20",
-            "interlock limits set nightly-report 1",
-            "interlock limits clear nightly-report",
-            "interlock limits stats --window 10m",
-            "interlock limits stats --window 7d --step 24h --workflow nightly-report",
-        ),
-    )
-    finished(parser, run_limits)
-    verbs = parser.add_subparsers(metavar="set|clear|stats", parser_class=Parser)
-    setting = verbs.add_parser("set", **told("change a limit"))
-    setting.add_argument("scope", metavar="SCOPE", help="`tenant`, or a workflow's id")
-    setting.add_argument("most", metavar="N", type=_number, help="how many runs at once; 0 stops new ones")
-    clearing = verbs.add_parser("clear", **told("take a limit away"))
-    clearing.add_argument("scope", metavar="SCOPE", help="`tenant`, or a workflow's id")
-    telling = verbs.add_parser("stats", **told("show how starts ended, on all servers"))
-    _declare_stats(telling)
-    for verb, run in ((setting, run_set), (clearing, run_clear), (telling, run_stats)):
-        finished(verb, run)
-    return parser
-
-
-def _declare_stats(telling: Parser) -> None:
-    telling.add_argument(
-        "--window", metavar="1h", default="1h", help="how far back to look, up to 30d (default 1h)"
-    )
-    telling.add_argument("--step", metavar="10m", help="also count by steps of this length")
-    telling.add_argument("--workflow", metavar="ID", help="of one workflow only")
-    telling.add_argument(
-        "--topics", action="store_true", help="count jobs that the policy throttled, by topic"
-    )
-    telling.add_argument(
-        "--limit", metavar="N", type=_number, help="how many workflows or topics (default 50)"
-    )
-    telling.add_argument("--cursor", metavar="CURSOR", help="go on where the page before ended")
-
-
-def run_limits(args: Namespace) -> int:
-    """List limits."""
-    from interlock.cli.connection import answer, connected, typed
-    from interlock.wire.admission import Limits
-
-    with connected(args) as client:
-        found = client.call("GET", "limits", query={"limit": 200})
-    return answer(args, found, lambda found: say_limits(typed(found, Limits)))
-
-
-def run_set(args: Namespace) -> int:
-    """Change one limit."""
-    from interlock.cli.connection import answer_call
-    from interlock.wire.admission import Limit, SetLimitBody
-
-    def tell(limit: Limit) -> None:
-        say(f"{safe(limit.scope)} may have {counted(limit.max_concurrent_runs, 'run')} at once")
-
-    body = SetLimitBody(max_concurrent_runs=args.most)
-    return answer_call(args, "PUT", "limits", args.scope, kind=Limit, tell=tell, body=body)
-
-
-def run_clear(args: Namespace) -> int:
-    """Take one limit away."""
-    from interlock.cli.connection import answer, connected
-
-    with connected(args) as client:
-        cleared = client.clear_limit(args.scope)
-    words = "has no limit of its own any more" if cleared.cleared else "had no limit of its own"
-    return answer(args, cleared, lambda cleared: say(f"{safe(cleared.scope)} {words}"))
-
-
-def run_stats(args: Namespace) -> int:
-    """Show how starts ended."""
-    from interlock.cli.connection import answer, connected
-
-    with connected(args) as client:
-        stats = client.get_admission_stats(
-            window=args.window,
-            step=args.step,
-            by="topic" if args.topics else None,
-            name=args.workflow,
-            limit=args.limit,
-            cursor=args.cursor,
-        )
-    return answer(args, stats, say_stats)
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) <= _MOST):
-        raise ArgumentTypeError(f"{text!r} is not a number from 0 to {_MOST}")
-    return int(text)
-
-
-def say_limits(limits: Limits) -> None:
-    """A table of limits, and how many starts wait."""
+def say_steps(steps: Sequence[RunStep]) -> None:
+    """How far each step of a run came."""
+    if not steps:
+        return
+    say("")
     (
-        Table(limits.items)
-        .column("SCOPE", lambda limit: limit.scope, flexible=True)
-        .column("ACTIVE", _active)
-        .column("LIMIT", lambda limit: str(limit.max_concurrent_runs))
-        .column("SET BY", lambda limit: limit.set_by or "default")
-        .column("SET", lambda limit: when(limit.set_at))
+        Table(steps)
+        .column("STEP", lambda step: step.id)
+        .column("STATE", lambda step: step.state)
+        .column("JOB", lambda step: step.job_id or "-")
+        .column("WHY", _why, flexible=True, optional=True)
         .say()
     )
-    if limits.waiting:
-        say("", f"{counted(limits.waiting, 'start')} waiting in line")
 
 
-def _active(limit: Limit) -> Cell:
-    return Cell(str(limit.active), "yellow" if limit.active >= limit.max_concurrent_runs else "")
+def _why(step: RunStep) -> str:
+    if step.kind == "approval" and step.state == "running":
+        return f"people decide: interlock approval {step.job_id}"
+    return step.why or "-"
 
 
-def say_stats(stats: AdmissionStats) -> None:
-    """How starts ended: admitted, full, and not evaluated."""
-    say(
-        f"{stats.admitted} admitted, {stats.full_429} full (429), {stats.unavailable_503} not evaluated (503) "
-        f"in the last {stats.window}, on all servers"
-    )
-    if stats.policy_throttled_429:
-        say(f"{counted(stats.policy_throttled_429, 'job')} throttled by the policy (429)")
-    if stats.series:
-        say("")
-        points = _starts(Table(stats.series).column("FROM", lambda point: exactly(point.at)))
-        points.column("THROTTLED", lambda point: str(point.policy_throttled_429)).say()
-    if stats.workflows:
-        say("")
-        _starts(Table(stats.workflows).column("WORKFLOW", lambda row: row.workflow, flexible=True)).say()
-    if stats.topics:
-        say("")
-        topics = Table(stats.topics).column("TOPIC", lambda row: row.topic, flexible=True)
-        topics.column("THROTTLED", lambda row: str(row.policy_throttled_429)).say()
-    if stats.next_cursor:
-        say(
-            "", f"There are more: interlock limits stats --window {stats.window} --cursor {stats.next_cursor}"
-        )
-
-
-def _starts(table: Table[S]) -> Table[S]:
-    """Add how starts ended, one column for each outcome."""
-    return (
-        table.column("ADMITTED", lambda row: str(row.admitted))
-        .column("FULL", lambda row: str(row.full_429))
-        .column("NOT EVALUATED", lambda row: str(row.unavailable_503))
+def say_timeline(entries: Sequence[AuditEntry]) -> None:
+    """What happened to a run, oldest first."""
+    (
+        Table(entries)
+        .column("AT", lambda entry: exactly(entry.at))
+        .column("WHO", lambda entry: entry.actor or "-", flexible=True)
+        .column("DID", lambda entry: entry.action)
+        .column("TO", lambda entry: entry.subject or "-")
+        .say()
     )

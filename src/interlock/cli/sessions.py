@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit
-from interlock.cli.options import LOCAL_SERVER, Parser, finished, given, paging, told, wants_json
-from interlock.cli.output import Table, safe, say, say_json, state_cell, when
+from interlock.cli.options import LOCAL_SERVER, Noun, Parser, finished, given, paging, wants_json
+from interlock.cli.output import Table, exactly, safe, say, say_fields, say_json, state_cell, when
 
 if TYPE_CHECKING:
     from interlock.wire.sessions import Session
@@ -31,13 +31,15 @@ def declare_sessions() -> Parser:
 
 def declare_session() -> Parser:
     """The options of `interlock session …`."""
-    parser = Parser(
+    parser = Noun(
         "interlock session",
-        description="End a session of the console: your own, or as an admin that of another person.",
-        examples=("interlock session end ses_…",),
+        description="Show or end a session of the console: your own, or as an admin that of another person.",
+        examples=("interlock session ses_…", "interlock session end ses_…"),
     )
-    verbs = parser.add_subparsers(metavar="end", required=True, parser_class=Parser)
-    end = verbs.add_parser("end", **told("sign its person out at once"))
+    show = parser.verb("show", "show who is signed in, since when and from where")
+    show.add_argument("id", metavar="ID", help="the session's id")
+    finished(show, run_show)
+    end = parser.verb("end", "sign its person out at once")
     end.add_argument("id", metavar="ID", help="the session's id")
     finished(end, run_end)
     return parser
@@ -71,6 +73,17 @@ def run_sessions(args: Namespace) -> int:
         query={"principal": args.principal, "all": "true" if args.all else None},
         options={"principal": args.principal},
     )
+
+
+def run_show(args: Namespace) -> int:
+    """Show one session."""
+    from interlock.cli.connection import answer_one
+    from interlock.wire.sessions import Session
+
+    def is_it(session: Session) -> bool:
+        return session.session_id == args.id
+
+    return answer_one(args, "sessions", kind=Session, is_it=is_it, tell=_say_session, name=args.id)
 
 
 def run_end(args: Namespace) -> int:
@@ -117,6 +130,20 @@ def _opened(link: str) -> bool:
     import webbrowser
 
     return webbrowser.open(link)
+
+
+def _say_session(session: Session) -> None:
+    say_fields(
+        [
+            ("session", session.session_id),
+            ("person", safe(session.principal)),
+            ("state", state_cell("live" if session.live else "over")),
+            ("signed in", safe(session.by or "-")),
+            ("from", safe(session.client or "-")),
+            ("opened", f"{when(session.opened_at)} ({exactly(session.opened_at)})"),
+            ("last seen", when(session.seen_at)),
+        ]
+    )
 
 
 def _say_sessions(sessions: Sequence[Session]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, finished, told, wants_json
+from interlock.cli.options import Noun, Parser, as_json, finished, wants_json
 from interlock.cli.output import counted, painted, safe, say, say_json
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Repository(NamedTuple):
         """The repository around a folder; its name is what was given, git's `interlock.repo`, or its folder's."""
         found = cls.around(folder or Path.cwd(), name)
         if found is None:
-            raise Failed("this is not a git repository; name files instead, or use --key", Exit.USAGE)
+            raise Failed("this is not a git repository; name files instead, or use --target", Exit.USAGE)
         return found
 
     @classmethod
@@ -157,7 +157,7 @@ def declare_touch() -> Parser:
         examples=(
             "interlock touch billing/invoice.py",
             "interlock touch --commit HEAD",
-            "interlock touch --key crm:customer/4711 --version 17 --summary 'new address'",
+            "interlock touch --target crm:customer/4711 --version 17 --summary 'new address'",
         ),
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help="files that you changed")
@@ -166,11 +166,13 @@ def declare_touch() -> Parser:
     parser.add_argument(
         "--repo", metavar="NAME", help="the repository's name in keys (default: its folder's)"
     )
-    parser.add_argument("--key", dest="target", metavar="KEY", help="a target that is not a file")
-    parser.add_argument("--version", metavar="VERSION", help="with --key: its version now")
-    parser.add_argument("--previous-version", metavar="VERSION", help="with --key: the one you started from")
+    parser.add_argument("--target", metavar="KEY", help="a target that is not a file")
+    parser.add_argument("--version", metavar="VERSION", help="with --target: its version now")
+    parser.add_argument(
+        "--previous-version", metavar="VERSION", help="with --target: the one you started from"
+    )
     parser.add_argument("--summary", default="", help="what you did, in a few words")
-    return finished(parser, run_touch, key_option="--api-key")
+    return finished(parser, run_touch)
 
 
 def run_touch(args: Namespace) -> int:
@@ -198,15 +200,15 @@ def _changes(args: Namespace) -> list[dict[str, str]]:
 
     ways = [bool(args.files), bool(args.commit), bool(args.since), bool(args.target)]
     if sum(ways) != 1:
-        raise Failed("name files, --commit, --since or --key, one of them", Exit.USAGE)
+        raise Failed("name files, --commit, --since or --target, one of them", Exit.USAGE)
     if args.target:
         if not args.version:
-            raise Failed("--key needs --version: an etag, a digest or a number of your own", Exit.USAGE)
+            raise Failed("--target needs --version: an etag, a digest or a number of your own", Exit.USAGE)
         named = {"key": args.target, "version": args.version, "summary": args.summary}
         started = args.previous_version
         return [{**named, "previous_version": started} if started else named]
     if args.version or args.previous_version:
-        raise Failed("--version goes with --key: what files and commits hold is their version", Exit.USAGE)
+        raise Failed("--version goes with --target: what files and commits hold is their version", Exit.USAGE)
     if args.files:
         found = changes_of_files(args.files, args.repo)
     else:
@@ -220,7 +222,9 @@ def _tell(done: Sequence[Touched]) -> None:
     say(*(f"  {safe(each.key)} is {_state(each.version)}" for each in done[:_SHOWN_MAX]))
     for each in done:
         if each.conflict_id:
-            warning = f"! another principal works on {safe(each.key)}; see `interlock conflict show {each.conflict_id}`"
+            warning = (
+                f"! another principal works on {safe(each.key)}; see `interlock conflict {each.conflict_id}`"
+            )
             say(painted(warning, "yellow"))
 
 
@@ -239,13 +243,12 @@ LINES = {
 
 def declare_hook() -> Parser:
     """The options of `interlock hook …`."""
-    parser = Parser(
+    parser = Noun(
         "interlock hook",
         description="Report what git commits and merges change, so that others who work on it are told.",
         examples=("interlock hook git", "interlock hook git --install"),
     )
-    verbs = parser.add_subparsers(metavar="git", required=True, parser_class=Parser)
-    git = verbs.add_parser("git", **told("hooks for this git repository: print them, or put them in place"))
+    git = parser.verb("git", "hooks for this git repository: print them, or put them in place")
     git.add_argument("--install", action="store_true", help="write post-commit and post-merge hooks")
     as_json(git)
     git.set_defaults(run=run_git)
