@@ -44,9 +44,8 @@ from interlock.rooms.workflows.rules import EndWorkflowRun, StartWorkflowRun
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import admission as wire
+from interlock.wire.fields import OMITTED, Page
 from interlock.wire.http import Request
-from interlock.wire.marks import OMITTED
-from interlock.wire.pages import Page
 
 NAME = r"[A-Za-z0-9_.:\-]{1,200}"
 TTL_SECONDS_DEFAULT = 60

@@ -36,9 +36,7 @@ from interlock.rooms.identity.refusals import NotFound
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import grants as wire
-from interlock.wire.fields import Text
-from interlock.wire.marks import OMITTED
-from interlock.wire.pages import Page
+from interlock.wire.fields import OMITTED, Page, Text
 
 CLAIMS_SHOWN_MAX = 50
 

@@ -21,8 +21,7 @@ from interlock.rooms.identity.rules import IssueKey, RemovePrincipal, RevokeKey,
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import identity as wire
-from interlock.wire.fields import Name
-from interlock.wire.pages import Page
+from interlock.wire.fields import Name, Page
 
 
 class KeptKey(msgspec.Struct, frozen=True, kw_only=True):

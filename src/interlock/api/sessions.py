@@ -22,8 +22,8 @@ from interlock.rooms.identity.sessions import EndSession, MakeSignInLink
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.service.sessions import sign_in_path
-from interlock.wire import sessions as wire
-from interlock.wire.pages import Page
+from interlock.wire import identity as wire
+from interlock.wire.fields import Page
 
 
 class SessionsQuery(PageQuery, frozen=True, kw_only=True):

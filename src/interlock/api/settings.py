@@ -12,7 +12,7 @@ from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.service.settings import TENANT_DEFAULT, room_at
 from interlock.service.settings_report import report
-from interlock.wire import settings as wire
+from interlock.wire import server as wire
 
 
 async def read(call: Asked[None, None]) -> Reply:

@@ -15,7 +15,7 @@ from interlock.rooms.grants.signatures import AddSigner, RevokeSigner, SetGrantT
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import grants as wire
-from interlock.wire.pages import Page
+from interlock.wire.fields import Page
 
 
 async def add(call: Asked[None, wire.AddSignerBody]) -> Answer:

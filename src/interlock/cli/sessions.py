@@ -12,7 +12,7 @@ from interlock.cli.options import LOCAL_SERVER, Parser, finished, given, paging,
 from interlock.cli.output import Table, safe, say, say_json, state_cell, when
 
 if TYPE_CHECKING:
-    from interlock.wire.sessions import Session
+    from interlock.wire.identity import Session
 
 
 def declare_sessions() -> Parser:
@@ -59,7 +59,7 @@ def declare_open() -> Parser:
 def run_sessions(args: Namespace) -> int:
     """List sessions."""
     from interlock.cli.connection import answer_list
-    from interlock.wire.sessions import Session
+    from interlock.wire.identity import Session
 
     return answer_list(
         args,

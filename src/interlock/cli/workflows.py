@@ -24,7 +24,7 @@ from interlock.cli.runs import ENDED
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
     from interlock.wire.approvals import Review
-    from interlock.wire.audit import AuditEntry
+    from interlock.wire.events import AuditEntry
     from interlock.wire.workflows import RunStep, RunWithSteps, Workflow
 
 

@@ -7,10 +7,17 @@ from collections.abc import Sequence
 from interlock.sdk.calls import change, fetch, given, path, words
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
-from interlock.wire.audit import AuditEntry
-from interlock.wire.events import AddWebhookBody, DeadLetter, EventPage, Relays, Webhook, WebhookTest
-from interlock.wire.health import Health
-from interlock.wire.pages import Page
+from interlock.wire.events import (
+    AddWebhookBody,
+    AuditEntry,
+    DeadLetter,
+    EventPage,
+    Relays,
+    Webhook,
+    WebhookTest,
+)
+from interlock.wire.fields import Page
+from interlock.wire.server import Health
 
 
 def events(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from interlock.sdk.calls import fetch, path
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
-from interlock.wire.settings import ServerSettings
+from interlock.wire.server import ServerSettings
 
 
 def settings(session: Session) -> Flow[ServerSettings]:

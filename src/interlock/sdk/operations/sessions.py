@@ -5,9 +5,9 @@ from __future__ import annotations
 from interlock.sdk.calls import change, fetch, path
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
-from interlock.wire.pages import Page
-from interlock.wire.sessions import Session as PersonSession
-from interlock.wire.sessions import SignInLink
+from interlock.wire.fields import Page
+from interlock.wire.identity import Session as PersonSession
+from interlock.wire.identity import SignInLink
 
 
 def sessions(
