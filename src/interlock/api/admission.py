@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.api.authentication import presented_key
 from interlock.api.calls import REPLAYED, Asked, caller_of, decide, refuse
+from interlock.api.heads import presented_key
 from interlock.api.jobs import READERS
 from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery, id_cursor

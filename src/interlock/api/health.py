@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from interlock.api.authentication import presented_keys
 from interlock.api.calls import Asked
+from interlock.api.heads import presented_keys
 from interlock.api.operations import Media, Operation, Reply
 from interlock.kernel.ids import TellTime, new_id
 from interlock.kernel.refusal import Fault
