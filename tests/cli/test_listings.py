@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from interlock.cli.connection import more
-from interlock.wire.pages import Page
+from interlock.wire.fields import Page
 from tests.cli.terminal import POLICY, Terminal
 from tests.harness.server import InterlockServer
 

@@ -118,7 +118,12 @@ def test_init_makes_a_store_once_and_says_what_it_did(terminal: Terminal) -> Non
     kept = listing_of(terminal.folder)
     again = terminal("init", "--json")
     assert (first.code, "made a store: sqlite:///.interlock/interlock.db" in first.out) == (0, True)
-    assert again.json == {"store": "sqlite:///.interlock/interlock.db", "made": False, "wrote": [], "policy": None}
+    assert again.json == {
+        "store": "sqlite:///.interlock/interlock.db",
+        "made": False,
+        "wrote": [],
+        "policy": None,
+    }
     assert listing_of(terminal.folder) == kept
     assert terminal("jobs").code == 0
 

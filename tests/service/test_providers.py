@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from interlock.api.settings import report
 from interlock.rooms.identity.model import Role
 from interlock.service.providers import NotVouched, Provider, providers_from, vouched
 from interlock.service.settings import BadSetting, settings_from
-from interlock.service.settings_report import report
 
 ONE = {"oidc_issuer": "https://login.example", "oidc_client_id": "interlock"}
 

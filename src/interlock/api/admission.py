@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.api.authentication import presented_key
 from interlock.api.calls import REPLAYED, Asked, caller_of, decide, refuse
+from interlock.api.heads import presented_key
 from interlock.api.jobs import READERS
 from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery, id_cursor
@@ -44,9 +44,8 @@ from interlock.rooms.workflows.rules import EndWorkflowRun, StartWorkflowRun
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import admission as wire
+from interlock.wire.fields import OMITTED, Page
 from interlock.wire.http import Request
-from interlock.wire.marks import OMITTED
-from interlock.wire.pages import Page
 
 NAME = r"[A-Za-z0-9_.:\-]{1,200}"
 TTL_SECONDS_DEFAULT = 60

@@ -44,7 +44,7 @@ from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import approvals as wire
 from interlock.wire import jobs as wire_jobs
-from interlock.wire.pages import Page
+from interlock.wire.fields import Page
 
 _COMMENTS_SHOWN = 50
 

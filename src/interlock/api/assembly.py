@@ -20,9 +20,7 @@ from interlock.api import (
     leases,
     permits,
     policy,
-    sessions,
     settings,
-    signers,
     targets,
     traffic,
     webhooks,
@@ -30,8 +28,8 @@ from interlock.api import (
     workflows,
 )
 from interlock.api.app import App
-from interlock.api.authentication import authenticate
 from interlock.api.descriptions import describing
+from interlock.api.heads import authenticate
 from interlock.api.operations import Operation
 from interlock.api.problems import translator
 from interlock.console.client import OperationFacts
@@ -57,9 +55,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     *targets.OPERATIONS,
     *conflicts.OPERATIONS,
     *grants.OPERATIONS,
-    *signers.OPERATIONS,
     *identity.OPERATIONS,
-    *sessions.OPERATIONS,
     *audit.OPERATIONS,
     *events.OPERATIONS,
     *webhooks.OPERATIONS,

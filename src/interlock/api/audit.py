@@ -14,8 +14,8 @@ from interlock.rooms.audit import queries
 from interlock.rooms.audit.model import AuditEntry
 from interlock.service.keyring import Known
 from interlock.service.service import Service
-from interlock.wire import audit as wire
-from interlock.wire.pages import Page
+from interlock.wire import events as wire
+from interlock.wire.fields import Page
 
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 

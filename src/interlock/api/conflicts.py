@@ -22,8 +22,7 @@ from interlock.rooms.leases.queries import read_lease
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import shared as wire
-from interlock.wire.marks import OMITTED
-from interlock.wire.pages import Page
+from interlock.wire.fields import OMITTED, Page
 
 
 class ConflictsQuery(PageQuery, frozen=True, kw_only=True):

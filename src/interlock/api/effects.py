@@ -36,9 +36,7 @@ from interlock.rooms.permits.verification import PermitInvalid, verify_permit
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import effects as wire
-from interlock.wire.fields import ACTION_ID_CHARACTERS_MAX, ActionId
-from interlock.wire.marks import OMITTED
-from interlock.wire.pages import Page
+from interlock.wire.fields import ACTION_ID_CHARACTERS_MAX, OMITTED, ActionId, Page
 
 
 async def begin(call: Asked[None, wire.BeginEffectBody]) -> Answer:

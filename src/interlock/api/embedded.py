@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from interlock.api.app import App
 from interlock.api.assembly import assemble
-from interlock.api.authentication import authenticate
-from interlock.api.heads import too_large
+from interlock.api.heads import authenticate, too_large
 from interlock.api.problem import problem_response
 from interlock.kernel.refusal import Fault
 from interlock.kernel.storage import StoreDown

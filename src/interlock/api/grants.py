@@ -1,4 +1,4 @@
-"""Grants over HTTP: issue, list, revoke, claim."""
+"""Grants over HTTP: issue, list, revoke, claim; the keys that may sign them, and the tasks that need a signed one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import msgspec
 from interlock.api.calls import Asked, caller_of, decide
 from interlock.api.jobs import READERS
 from interlock.api.operations import Answer, Operation, Reply
-from interlock.api.pages import PageQuery, id_cursor, position
+from interlock.api.pages import PageQuery, id_cursor, moment_and_id, position
 from interlock.api.problem import invalid
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.codec.durations import duration_seconds
 from interlock.kernel.codec.strict import Fault
+from interlock.kernel.ids import new_id
 from interlock.rooms.grants import queries
 from interlock.rooms.grants.claims import ClaimGrant, LookFurther, NotClaimed
 from interlock.rooms.grants.model import (
@@ -23,8 +24,10 @@ from interlock.rooms.grants.model import (
     BadPin,
     Grant,
     GrantState,
+    GrantTerms,
     GrantUse,
     Signature,
+    Signer,
     SpendLimit,
     is_path,
     pins_of,
@@ -32,13 +35,12 @@ from interlock.rooms.grants.model import (
 )
 from interlock.rooms.grants.queries import Ledger
 from interlock.rooms.grants.rules import IssueGrant, RevokeGrant
+from interlock.rooms.grants.signatures import AddSigner, RevokeSigner, SetGrantTerms, read_public_key
 from interlock.rooms.identity.refusals import NotFound
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import grants as wire
-from interlock.wire.fields import Text
-from interlock.wire.marks import OMITTED
-from interlock.wire.pages import Page
+from interlock.wire.fields import OMITTED, Page, Text
 
 CLAIMS_SHOWN_MAX = 50
 
@@ -241,6 +243,62 @@ def ledger_view(ledger: Ledger) -> wire.GrantLedger:
     )
 
 
+async def add_signer(call: Asked[None, wire.AddSignerBody]) -> Answer:
+    command = AddSigner(
+        caller=caller_of(call),
+        public_key=read_public_key(call.body.public_key),
+        person=call.body.person or call.caller.principal,
+    )
+    return await decide(call, command, lambda signer: Reply(201, _signer_view(signer)))
+
+
+async def revoke_signer(call: Asked[None, None]) -> Answer:
+    command = RevokeSigner(caller=caller_of(call), fingerprint=call.path["fingerprint"])
+    return await decide(call, command, lambda signer: Reply(200, _signer_view(signer)))
+
+
+async def list_signers(call: Asked[PageQuery, None]) -> Reply:
+    query = call.query
+    found = await queries.list_signers(
+        call.services.store, call.caller.tenant, before=moment_and_id(query.cursor), limit=query.limit
+    )
+    items = [_signer_view(signer) for signer in found.items]
+    return Reply(200, Page(items=tuple(items), next_cursor=found.next_cursor))
+
+
+async def set_terms(call: Asked[None, wire.GrantTermsBody]) -> Answer:
+    command = SetGrantTerms(caller=caller_of(call), signed_tasks=tuple(call.body.signed_tasks))
+    return await decide(call, command, lambda terms: Reply(200, _terms_view(call, terms)))
+
+
+async def read_terms(call: Asked[None, None]) -> Reply:
+    kept = await queries.read_terms(call.services.store, call.caller.tenant)
+    return Reply(200, _terms_view(call, kept))
+
+
+def _terms_view(call: Asked[None, Any], kept: GrantTerms) -> wire.GrantTerms:
+    # The service's clock and a fresh id: what a person signs must not depend on their own machine's clock.
+    return wire.GrantTerms(
+        signed_tasks=kept.signed_tasks,
+        tenant=call.caller.tenant,
+        approver=call.caller.principal,
+        nonce=new_id("gnt"),
+        now=call.services.now(),
+    )
+
+
+def _signer_view(signer: Signer) -> wire.Signer:
+    return wire.Signer(
+        fingerprint=signer.id,
+        person=signer.person,
+        public_key=signer.public_key,
+        added_at=signer.added_at,
+        added_by=signer.added_by,
+        revoked_at=signer.revoked_at,
+        revoked_by=signer.revoked_by,
+    )
+
+
 _TAG = "Grants"
 _GRANT_ID = {"grant_id": "The id that issuing the grant returned."}
 _CLAIMANTS = ("submit", "work", "operate", "admin")
@@ -286,5 +344,30 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         roles=("review", "operate", "admin"), parameters=_GRANT_ID, body=wire.RevokeGrantBody,
         summary="End what is left of a grant", answers={200: wire.Grant}, answer=revoke,
         problems=("not_actionable",),
+    ),
+    Operation(
+        id="get_grant_terms", method="GET", path="/api/v1/grants/terms", tag=_TAG, roles=READERS,
+        summary="Which tasks need a signed grant, and what to write into one",
+        answers={200: wire.GrantTerms}, answer=read_terms,
+    ),
+    Operation(
+        id="set_grant_terms", method="PUT", path="/api/v1/grants/terms", tag=_TAG, roles=("admin",),
+        summary="Say which tasks need a signed grant", body=wire.GrantTermsBody, answers={200: wire.GrantTerms},
+        answer=set_terms, example={"signed_tasks": ["deploy", "prod.*"]}, problems=("people_only",),
+    ),
+    Operation(
+        id="list_signers", method="GET", path="/api/v1/signers", tag=_TAG, roles=READERS, query=PageQuery,
+        summary="List the keys that grants may be signed with, newest first",
+        answers={200: Page[wire.Signer]}, answer=list_signers,
+    ),
+    Operation(
+        id="add_signer", method="POST", path="/api/v1/signers", tag=_TAG, roles=("admin",), body=wire.AddSignerBody,
+        summary="Register a person's public key", answers={201: wire.Signer}, answer=add_signer,
+        problems=("not_found", "conflict", "people_only"),
+    ),
+    Operation(
+        id="revoke_signer", method="POST", path="/api/v1/signers/{fingerprint}/revoke", tag=_TAG, roles=("admin",),
+        parameters={"fingerprint": "The key's fingerprint."},
+        summary="Stop trusting a key", answers={200: wire.Signer}, answer=revoke_signer, problems=("people_only",),
     ),
 )  # fmt: skip

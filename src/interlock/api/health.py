@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from interlock.api.authentication import presented_keys
 from interlock.api.calls import Asked
+from interlock.api.heads import presented_keys
 from interlock.api.operations import Media, Operation, Reply
 from interlock.kernel.ids import TellTime, new_id
 from interlock.kernel.refusal import Fault
@@ -18,7 +18,7 @@ from interlock.service.measures import unreadable_records
 from interlock.service.metrics import MEDIA_TYPE
 from interlock.service.service import Service
 from interlock.service.settings import TENANT_DEFAULT, room_at
-from interlock.wire import health as wire
+from interlock.wire import server as wire
 from interlock.wire.http import Response
 
 _CHECK_SECONDS = 2.0

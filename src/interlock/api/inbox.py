@@ -23,7 +23,7 @@ from interlock.rooms.jobs.queries import count_dead_of
 from interlock.rooms.policy.matching import topic_problem
 from interlock.service.keyring import Known
 from interlock.service.service import Service
-from interlock.wire import inbox as wire
+from interlock.wire import approvals as wire
 
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 

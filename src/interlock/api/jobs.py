@@ -42,10 +42,8 @@ from interlock.rooms.policy.rules import NO_POLICY
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import jobs as wire
-from interlock.wire.audit import AuditEntry
-from interlock.wire.fields import LINE, Text
-from interlock.wire.marks import OMITTED
-from interlock.wire.pages import Page
+from interlock.wire.events import AuditEntry
+from interlock.wire.fields import LINE, OMITTED, Page, Text
 
 _WAIT_SECONDS_MAX = 60
 _POLL_SECONDS = 5.0

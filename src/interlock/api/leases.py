@@ -37,9 +37,7 @@ from interlock.rooms.leases.transfers import (
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import leases as wire
-from interlock.wire.fields import Body, Text
-from interlock.wire.marks import OMITTED
-from interlock.wire.pages import Page
+from interlock.wire.fields import OMITTED, Body, Page, Text
 
 # Well within a place's lifetime, which each try renews.
 _POLL_SECONDS = 1.5

@@ -14,7 +14,7 @@ from interlock.api.operations import Media, Operation, RawBody
 from interlock.api.problem import MEDIA_TYPE as PROBLEM_JSON
 from interlock.kernel.codec.strict import INTEGER_MAX
 from interlock.wire.codes import CODES, CodeInfo, Codes
-from interlock.wire.marks import LOCAL, NEVER_NULL, SOMETIMES
+from interlock.wire.fields import LOCAL, NEVER_NULL, SOMETIMES
 
 Json: TypeAlias = dict[str, Any]
 AnyOperation: TypeAlias = Operation[Any, Any, Any, Any]

@@ -46,8 +46,7 @@ from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import jobs as wire_jobs
 from interlock.wire import policy as wire
-from interlock.wire.marks import OMITTED
-from interlock.wire.pages import Page
+from interlock.wire.fields import OMITTED, Page
 
 _candidates = ThreadPoolExecutor(1, thread_name_prefix="policy-candidates")
 

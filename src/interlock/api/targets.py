@@ -22,8 +22,7 @@ from interlock.rooms.targets.model import Target, Touch
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import shared as wire
-from interlock.wire.fields import KEY_CHARACTERS_MAX, TargetKey
-from interlock.wire.pages import Page
+from interlock.wire.fields import KEY_CHARACTERS_MAX, Page, TargetKey
 
 _SHOWN_MAX = 50
 

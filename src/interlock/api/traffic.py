@@ -34,8 +34,7 @@ from interlock.rooms.admission.traffic import (
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import admission as wire
-from interlock.wire.fields import DurationInQuery
-from interlock.wire.marks import OMITTED
+from interlock.wire.fields import OMITTED, DurationInQuery
 
 _TALLIES_MAX = 20_000
 _LOOKED_UP_MAX = 100

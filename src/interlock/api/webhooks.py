@@ -37,8 +37,7 @@ from interlock.rooms.identity.refusals import NotFound
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import events as wire
-from interlock.wire.marks import OMITTED
-from interlock.wire.pages import Page
+from interlock.wire.fields import OMITTED, Page
 
 _SECRET_BYTES = 32
 

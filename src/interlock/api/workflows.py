@@ -30,8 +30,8 @@ from interlock.service.service import Service
 from interlock.wire import admission as wire_admission
 from interlock.wire import workflows as wire
 from interlock.wire.approvals import ApproveBody, Review
-from interlock.wire.audit import AuditEntry
-from interlock.wire.pages import Page
+from interlock.wire.events import AuditEntry
+from interlock.wire.fields import Page
 
 _TIMELINE_MAX = 200
 

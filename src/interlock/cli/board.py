@@ -69,7 +69,7 @@ def read_board(client: Interlock) -> Frame:
 
 def _items(client: Interlock, *segments: str, query: Mapping[str, Any] | None = None) -> list[Any]:
     from interlock.cli.connection import typed
-    from interlock.wire.pages import Page
+    from interlock.wire.fields import Page
 
     return list(typed(client.call("GET", *segments, query=query or {}), Page[Any]).items)
 

@@ -25,7 +25,7 @@ from interlock.sdk.outcomes import (
     Unavailable,
     converted,
 )
-from interlock.wire.pages import Page
+from interlock.wire.fields import Page
 from interlock.wire.problem import Wording
 
 if TYPE_CHECKING:

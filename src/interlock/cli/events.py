@@ -129,7 +129,7 @@ def run_audit(args: Namespace) -> int:
     """List audit entries."""
     from interlock.cli.connection import answer_list
     from interlock.cli.job_page import say_entries
-    from interlock.wire.audit import AuditEntry
+    from interlock.wire.events import AuditEntry
 
     query = {"subject": args.subject, "actor": args.actor, "action": args.action}
     return answer_list(

@@ -147,7 +147,9 @@ def run_init(args: Namespace) -> int:
 def _say_next(*, was_made: bool, wrote: list[str], is_bare: bool) -> None:
     if is_bare:
         if was_made:
-            say("Next: interlock policy apply FILE, which says what may happen; interlock serve, to share it.")
+            say(
+                "Next: interlock policy apply FILE, which says what may happen; interlock serve, to share it."
+            )
         return
     if was_made:
         say("policy.yaml is in force")

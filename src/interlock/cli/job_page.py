@@ -23,7 +23,7 @@ from interlock.cli.output import (
 from interlock.sdk.outcomes import because
 
 if TYPE_CHECKING:
-    from interlock.wire.audit import AuditEntry
+    from interlock.wire.events import AuditEntry
     from interlock.wire.jobs import Approval, Decision, Job
 
 _TELLING = {

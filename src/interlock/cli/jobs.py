@@ -105,7 +105,7 @@ def run_job(args: Namespace) -> int:
     """Show one job, or its history."""
     from interlock.cli.connection import answer_call, answer_page, connected, listing
     from interlock.cli.job_page import say_entries, say_job
-    from interlock.wire.audit import AuditEntry
+    from interlock.wire.events import AuditEntry
     from interlock.wire.jobs import Job
 
     if not args.history:

@@ -33,8 +33,8 @@ from interlock.cli.values import words
 
 if TYPE_CHECKING:
     from interlock.service.service import Service
+    from interlock.wire.fields import Page
     from interlock.wire.identity import ApiKey, IssuedKey, IssueKeyBody, Principal
-    from interlock.wire.pages import Page
 
 
 def say_keys(keys: Sequence[ApiKey]) -> None:
@@ -234,7 +234,7 @@ def _through_server(args: Namespace) -> bool:
 
 def _page(args: Namespace) -> Page[Any]:
     from interlock.cli.connection import connected, listing
-    from interlock.wire.pages import Page
+    from interlock.wire.fields import Page
 
     if not _through_server(args):
         return Page(items=on_store(args, _list(args)))

@@ -25,7 +25,7 @@ from interlock.cli.values import json_value, seconds, some_seconds
 
 if TYPE_CHECKING:
     from interlock.wire.admission import Run
-    from interlock.wire.audit import AuditEntry
+    from interlock.wire.events import AuditEntry
     from interlock.wire.fields import Body
     from interlock.wire.workflows import RunStep
 

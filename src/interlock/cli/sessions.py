@@ -12,7 +12,7 @@ from interlock.cli.options import LOCAL_SERVER, Noun, Parser, finished, given, p
 from interlock.cli.output import Table, exactly, safe, say, say_fields, say_json, state_cell, when
 
 if TYPE_CHECKING:
-    from interlock.wire.sessions import Session
+    from interlock.wire.identity import Session
 
 
 def declare_sessions() -> Parser:
@@ -61,7 +61,7 @@ def declare_open() -> Parser:
 def run_sessions(args: Namespace) -> int:
     """List sessions."""
     from interlock.cli.connection import answer_list
-    from interlock.wire.sessions import Session
+    from interlock.wire.identity import Session
 
     return answer_list(
         args,
@@ -78,7 +78,7 @@ def run_sessions(args: Namespace) -> int:
 def run_show(args: Namespace) -> int:
     """Show one session."""
     from interlock.cli.connection import answer_one
-    from interlock.wire.sessions import Session
+    from interlock.wire.identity import Session
 
     def is_it(session: Session) -> bool:
         return session.session_id == args.id

@@ -9,7 +9,7 @@ from interlock.cli.options import Parser, finished
 from interlock.cli.output import Table, exactly, safe, say, say_fields
 
 if TYPE_CHECKING:
-    from interlock.wire.settings import ServerSettings, Setting
+    from interlock.wire.server import ServerSettings, Setting
 
 _HIDDEN = "(hidden)"
 

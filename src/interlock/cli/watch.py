@@ -15,7 +15,7 @@ from interlock.sdk.outcomes import Unavailable
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
-    from interlock.wire.inbox import InboxItem
+    from interlock.wire.approvals import InboxItem
 
 PAGE_MAX = 200
 WAITING_MAX = 2_000  # how many requests are remembered as told

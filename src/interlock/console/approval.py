@@ -13,12 +13,11 @@ from interlock.console.route import PageRoute
 from interlock.console.sentence import on_approve, title_of
 from interlock.console.timeline import timeline_of
 from interlock.console.visit import HTML, Notice, Visit, complaint, notice_of
-from interlock.wire.approvals import ApprovalRequest, Comment, Review, Viewers
-from interlock.wire.audit import AuditEntry
+from interlock.wire.approvals import ApprovalRequest, Comment, Inbox, Review, Viewers
+from interlock.wire.events import AuditEntry
+from interlock.wire.fields import Page
 from interlock.wire.http import Response
-from interlock.wire.inbox import Inbox
 from interlock.wire.jobs import Job
-from interlock.wire.pages import Page
 from interlock.wire.policy import Evaluation
 from interlock.wire.shared import TargetState
 

@@ -9,9 +9,9 @@ import msgspec
 
 from interlock.console.route import PageRoute
 from interlock.console.visit import Visit
-from interlock.wire.audit import AuditEntry
+from interlock.wire.events import AuditEntry
+from interlock.wire.fields import Page
 from interlock.wire.http import Response
-from interlock.wire.pages import Page
 
 _FILTERS = ("actor", "action", "subject")
 _DONE = (None, "", "done", "ok")

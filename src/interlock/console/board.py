@@ -7,9 +7,9 @@ import msgspec
 from interlock.console.route import PageRoute
 from interlock.console.visit import ROWS, Visit
 from interlock.wire.admission import Limits, Run
+from interlock.wire.fields import Page
 from interlock.wire.http import Response
 from interlock.wire.leases import Checkpoints, Lease, Waiter, Waiters
-from interlock.wire.pages import Page
 
 _FILTERS = ("resource", "owner")
 _PARTS = (

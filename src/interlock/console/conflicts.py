@@ -5,9 +5,9 @@ from __future__ import annotations
 from interlock.console.client import Refused
 from interlock.console.route import PageRoute
 from interlock.console.visit import Notice, Visit, complaint, notice_of
+from interlock.wire.fields import Page
 from interlock.wire.http import Response
 from interlock.wire.jobs import Job
-from interlock.wire.pages import Page
 from interlock.wire.shared import Conflict, Patterns, TargetState
 
 _PATTERNS_SHOWN = 20

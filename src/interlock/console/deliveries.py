@@ -7,8 +7,8 @@ from interlock.console.route import PageRoute
 from interlock.console.visit import Notice, Visit, notice_of
 from interlock.kernel.ids import new_id
 from interlock.wire.events import DeadLetter, Relays, Webhook, WebhookTest
+from interlock.wire.fields import Page
 from interlock.wire.http import Response
-from interlock.wire.pages import Page
 
 _LIST = "/console/deliveries"
 _ONE = _LIST + "/{webhook_id}"

@@ -11,8 +11,8 @@ from interlock.console.client import Refused
 from interlock.console.route import PageRoute
 from interlock.console.visit import ROWS, Notice, Visit, complaint, notice_of
 from interlock.wire.effects import Effect, EffectResult
+from interlock.wire.fields import Page
 from interlock.wire.http import Response
-from interlock.wire.pages import Page
 
 STATES = {
     "AMBIGUOUS": "Outcome unknown",

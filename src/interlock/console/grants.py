@@ -11,9 +11,9 @@ from interlock.console.visit import Notice, Visit, complaint, notice_of
 from interlock.kernel.codec.pins import NotAPin, read_pin
 from interlock.kernel.codec.strict import JsonRefused
 from interlock.kernel.ids import new_id
+from interlock.wire.fields import Page
 from interlock.wire.grants import Grant, GrantLedger, GrantTally, GrantUse
 from interlock.wire.http import Response
-from interlock.wire.pages import Page
 
 _LEDGER_PAGE = 200
 _FILTERS = ("task", "state")

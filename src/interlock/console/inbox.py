@@ -6,9 +6,8 @@ from interlock.console.client import Refused
 from interlock.console.route import PageRoute
 from interlock.console.sentence import title_of
 from interlock.console.visit import Visit
-from interlock.wire.approvals import Review
+from interlock.wire.approvals import Inbox, Review
 from interlock.wire.http import Response
-from interlock.wire.inbox import Inbox
 
 _BATCH_MAX = 200
 _FILTERS = ("topic", "env", "by", "q", "order")

@@ -10,11 +10,11 @@ from interlock.console.route import PageRoute
 from interlock.console.sentence import title_of
 from interlock.console.timeline import moment_of
 from interlock.console.visit import Notice, Visit, complaint, notice_of
-from interlock.wire.audit import AuditEntry
 from interlock.wire.effects import Effect
+from interlock.wire.events import AuditEntry
+from interlock.wire.fields import Page
 from interlock.wire.http import Response
 from interlock.wire.jobs import Job
-from interlock.wire.pages import Page
 
 _BATCH_MAX = 200
 _BRIEF = 240

@@ -8,10 +8,9 @@ from interlock.console.client import Refused
 from interlock.console.route import PageRoute
 from interlock.console.visit import Notice, Visit, notice_of
 from interlock.kernel.ids import new_id
+from interlock.wire.fields import Page
 from interlock.wire.http import Response
-from interlock.wire.identity import ApiKey, IssuedKey, Principal, PrincipalKind
-from interlock.wire.pages import Page
-from interlock.wire.sessions import Session
+from interlock.wire.identity import ApiKey, IssuedKey, Principal, PrincipalKind, Session
 
 _LIST = "/console/people"
 _ONE = _LIST + "/{name}"

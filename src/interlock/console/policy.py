@@ -11,9 +11,9 @@ from interlock.console.client import Refusal, Refused
 from interlock.console.diff import changed_lines, pretty
 from interlock.console.route import PageRoute
 from interlock.console.visit import Notice, Visit, notice_of
+from interlock.wire.fields import Page
 from interlock.wire.http import Response
 from interlock.wire.jobs import Job
-from interlock.wire.pages import Page
 from interlock.wire.policy import Evaluation, Policy, PolicyWarning, Simulation
 
 _LAST = 200

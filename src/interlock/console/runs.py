@@ -13,8 +13,8 @@ from interlock.console.visit import Notice, Visit, notice_of
 from interlock.kernel.ids import new_id
 from interlock.wire.admission import Limits, Run
 from interlock.wire.approvals import ApprovalRequest, Review
+from interlock.wire.fields import Page
 from interlock.wire.http import Response
-from interlock.wire.pages import Page
 from interlock.wire.workflows import RunStep, RunWithSteps, Timeline
 
 _TIMELINE_MAX = 200

@@ -5,9 +5,8 @@ from __future__ import annotations
 from interlock.console.client import Refused
 from interlock.console.route import PageRoute
 from interlock.console.visit import Notice, Visit, notice_of
-from interlock.wire.health import StoreCheck
 from interlock.wire.http import Response
-from interlock.wire.settings import ServerSettings
+from interlock.wire.server import ServerSettings, StoreCheck
 
 
 async def show(visit: Visit) -> Response:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from interlock.wire.approvals import ApprovalRequest
-from interlock.wire.audit import AuditEntry
+from interlock.wire.events import AuditEntry
 
 _WORDS = {
     "submit": "submitted it",

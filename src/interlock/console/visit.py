@@ -17,9 +17,9 @@ from interlock.console.client import Api, OperationFacts, Refusal, Refused
 from interlock.console.oidc import Providers
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire.approvals import InboxCounts
 from interlock.wire.events import EventPage
 from interlock.wire.http import Headers, Request, Response
-from interlock.wire.inbox import InboxCounts
 
 HTML: Headers = (("content-type", "text/html; charset=utf-8"),)
 FORM_FIELDS_MAX = 2000

@@ -6,8 +6,8 @@ from interlock.console.client import Refused
 from interlock.console.route import PageRoute
 from interlock.console.visit import Notice, Visit, notice_of
 from interlock.wire.admission import ClearedLimit, Limit, Limits
+from interlock.wire.fields import Page
 from interlock.wire.http import Response
-from interlock.wire.pages import Page
 from interlock.wire.workflows import Workflow
 
 _LIMITS_BESIDE = 200

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from interlock.sdk.flow import Request, Response, TransportFailed
 from interlock.sdk.outcomes import NoStore, Unavailable, no_answer, no_store
-from interlock.service.loop_thread import LoopThread, in_daemon_thread
+from interlock.service.local_kernel import LoopThread, in_daemon_thread
 from interlock.service.settings import embedded_store
 
 if TYPE_CHECKING:

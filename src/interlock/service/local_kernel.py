@@ -1,14 +1,19 @@
 """A kernel on a store in this process, without a service: for a program that makes a few calls and ends.
 
 It is the same kernel and store as a server's, without routes, metrics, sweeps or listeners: `interlock exec` runs
-before every action of an agent, and every import costs time.
+before every action of an agent, and every import costs time. Its event loop runs in a thread of its own: the program
+cannot stall that loop, and signals do not interrupt it, since the main thread handles them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
-from typing import TypeVar
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel, KernelLimits
@@ -17,7 +22,6 @@ from interlock.kernel.storage import StoreHeld
 from interlock.kernel.world import Command
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import EnsureLocalPerson
-from interlock.service.loop_thread import LoopThread
 from interlock.service.settings import embedded_store, store_named
 from interlock.store import store_for
 
@@ -84,3 +88,57 @@ def local_user() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
+
+
+_STOP_SECONDS_MAX = 30.0
+
+
+class LoopThread:
+    """The loop and its thread, which keeps no program from ending."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller is on the loop's own thread, where waiting for an answer would never end."""
+        return threading.current_thread() is self._thread
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start it on the loop. Cancelling the future cancels it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
+        """What it returns or raises. An interrupt while waiting cancels it."""
+        submitted = self.submit(work)
+        try:
+            return submitted.result(timeout_seconds)
+        except BaseException:
+            submitted.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the thread; nothing may be under way."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_STOP_SECONDS_MAX)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+
+async def in_daemon_thread(work: Callable[[], T]) -> T:
+    """What it returns or raises, while this loop goes on.
+
+    `asyncio.to_thread` would refuse once the main thread is through, though other threads of the program still call.
+    """
+    done: Future[T] = Future()
+
+    def carry() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+            done.set_exception(error)
+
+    threading.Thread(target=carry, name="interlock-opening", daemon=True).start()
+    return await asyncio.wrap_future(done)

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.wire.fields import Body, Fence, Reason, Spelled, TtlSeconds
-from interlock.wire.marks import Given, Local, Sometimes
+from interlock.wire.fields import Body, Fence, Given, Local, Reason, Sometimes, Spelled, TtlSeconds
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

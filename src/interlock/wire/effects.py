@@ -7,9 +7,20 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.wire.fields import Body, Fence, Number, Outcome, Spelled, TargetKey, Text, TtlSeconds, Version
+from interlock.wire.fields import (
+    Body,
+    Fence,
+    Given,
+    Number,
+    Outcome,
+    Sometimes,
+    Spelled,
+    TargetKey,
+    Text,
+    TtlSeconds,
+    Version,
+)
 from interlock.wire.grants import ExecutionId, GrantId, Groups, Task
-from interlock.wire.marks import Given, Sometimes
 
 
 class StoredResult(msgspec.Struct, frozen=True, kw_only=True):

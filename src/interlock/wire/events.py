@@ -1,4 +1,4 @@
-"""Events, where they are posted, and what was not taken."""
+"""Events, the webhooks they are posted to, those that were not accepted, and the audit log."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.wire.fields import Body
-from interlock.wire.marks import Given, Sometimes
+from interlock.wire.fields import Body, Given, Sometimes
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,3 +101,20 @@ class AddWebhookBody(Body, frozen=True, kw_only=True):
     ) = None
     description: Annotated[str, msgspec.Meta(max_length=500)] = ""
     secret: Annotated[str, msgspec.Meta(max_length=200)] | None = None
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened, or was refused (`outcome` names the refusal)."""
+
+    n: Given[int] = None
+    id: Given[str] = None
+    at: Given[datetime] = None
+    actor: Given[str] = None
+    action: str
+    subject: Given[str] = None
+    outcome: Given[str] = None
+    subject_version: int | None = None
+    rule: str | None = None
+    hash: str | None = None
+    request_id: str | None = None
+    details: dict[str, Any] = {}

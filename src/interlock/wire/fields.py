@@ -1,15 +1,44 @@
-"""What request bodies are made of: their base, and the fields that several of them share."""
+"""What wire types are made of: the base of request bodies, one page of a list, shared fields, and marks on answers.
+
+One type serves the server that fills it and the client that reads it. A client must outlive the server it was written
+against: unknown fields are ignored, most known ones may be missing, and states are strings. So nearly every field of
+an answer has a default, though the server sends nearly every one. A field without a mark is always sent.
+`api/openapi.py` reads the marks.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of request bodies: an unknown field is refused, since a misspelt one must not be ignored."""
 
+
+class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One page of a list; pass `next_cursor` as `cursor` for the next. It is null on the last."""
+
+    items: tuple[T, ...]
+    next_cursor: str | None = None
+
+
+SOMETIMES = "x-interlock-sometimes"
+NEVER_NULL = "x-interlock-never-null"
+LOCAL = "x-interlock-local"
+
+# In some answers only; the server leaves it out with `OMITTED`.
+Sometimes: TypeAlias = Annotated[T, msgspec.Meta(extra_json_schema={SOMETIMES: True})]
+# Always sent and never null: None is what a client reads from a server that does not know the field.
+Given: TypeAlias = Annotated[T | None, msgspec.Meta(extra_json_schema={NEVER_NULL: True})]
+# Never sent: the client notes it on the answer that it read.
+Local: TypeAlias = Annotated[T, msgspec.Meta(extra_json_schema={LOCAL: True})]
+
+# Leaves a field out of this answer, whatever its type; its reader gets the field's default.
+OMITTED: Any = msgspec.UNSET
 
 # Any JSON value. One in a large body arrives as its canonical text (`msgspec.Raw`), which `canonical` takes as it is.
 SPELLED = {"spelled": True}

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.wire.fields import LINE, Body, Duration, Name, Reason, Spelled
-from interlock.wire.marks import Given, Sometimes
+from interlock.wire.fields import LINE, Body, Duration, Given, Name, Reason, Sometimes, Spelled
 
 
 class GrantUse(msgspec.Struct, frozen=True, kw_only=True):

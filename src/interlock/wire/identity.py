@@ -1,4 +1,4 @@
-"""Principals, their keys, and the keys that permits are signed with."""
+"""Principals, their API keys and sessions, and the keys that permits are signed with."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from interlock.wire.fields import Body, Name
-from interlock.wire.marks import Given
+from interlock.wire.fields import Body, Given, Name
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,3 +88,37 @@ class RotateKeysBody(Body, frozen=True, kw_only=True):
 
     lead_seconds: Annotated[int, msgspec.Meta(ge=0, le=86_400)] = 300
     revoke: bool = False
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's sign-in to the console.
+
+    `by` is how: "key", "link" or "oidc:<provider>". `live` is whether it still counts, and `over` why it does not.
+    `current` marks the session that asked.
+    """
+
+    session_id: str
+    principal: str
+    by: Given[str] = None
+    live: bool = False
+    over: str | None = None
+    current: bool = False
+    client: str | None = None
+    user_agent: str = ""
+    opened_at: Given[datetime] = None
+    seen_at: Given[datetime] = None
+    expires_at: Given[datetime] = None
+    ended_at: datetime | None = None
+    ended_by: str | None = None
+
+
+class SignInLink(msgspec.Struct, frozen=True, kw_only=True):
+    """A link that signs its maker in once. `path` leads to the console of the server that was asked.
+
+    `token` is shown this once, and again only to a repeat under the same `Idempotency-Key`.
+    """
+
+    link_id: str
+    token: str
+    path: str
+    expires_at: datetime

@@ -11,16 +11,18 @@ from interlock.wire.fields import (
     Body,
     Duration,
     Fence,
+    Given,
+    Local,
     Number,
     Outcome,
     Reason,
+    Sometimes,
     Spelled,
     TargetKey,
     Text,
     TextOrList,
     Topic,
 )
-from interlock.wire.marks import Given, Local, Sometimes
 
 UNFINISHED = frozenset({"APPROVAL", "PENDING", "RUNNING"})
 

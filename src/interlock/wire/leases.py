@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from interlock.wire.fields import Body, Fence, Spelled, Text, TtlSeconds
-from interlock.wire.marks import Given, Sometimes
+from interlock.wire.fields import Body, Fence, Given, Sometimes, Spelled, Text, TtlSeconds
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):

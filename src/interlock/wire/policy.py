@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.wire.fields import Body, Text
+from interlock.wire.fields import Body, Given, Sometimes, Text
 from interlock.wire.identity import PrincipalKind
 from interlock.wire.jobs import Failure, SubmitBody
-from interlock.wire.marks import Given, Sometimes
 
 
 class PolicyWarning(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,8 +7,17 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from interlock.wire.fields import Body, GivenReason, Number, Reason, TargetKey, Text, Version
-from interlock.wire.marks import Given, Sometimes
+from interlock.wire.fields import (
+    Body,
+    Given,
+    GivenReason,
+    Number,
+    Reason,
+    Sometimes,
+    TargetKey,
+    Text,
+    Version,
+)
 
 
 class Touch(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from interlock.wire.admission import Run
-from interlock.wire.audit import AuditEntry
-from interlock.wire.fields import Body, Text, Topic
-from interlock.wire.marks import Given
+from interlock.wire.events import AuditEntry
+from interlock.wire.fields import Body, Given, Text, Topic
 
 
 class StepRetry(msgspec.Struct, frozen=True, kw_only=True):

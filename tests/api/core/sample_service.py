@@ -15,9 +15,8 @@ from interlock.api.pages import PageQuery
 from interlock.api.problem import ProblemError, problem
 from interlock.service.logs import Log
 from interlock.service.metrics import Registry
-from interlock.wire.fields import Body, DurationText
+from interlock.wire.fields import Body, DurationText, Page
 from interlock.wire.http import Request, Response
-from interlock.wire.pages import Page
 from interlock.wire.problem import Problem
 
 KEY = "key-of-ada"

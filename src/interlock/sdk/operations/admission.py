@@ -13,7 +13,7 @@ from interlock.sdk.session import Session
 from interlock.wire import admission as wire
 from interlock.wire.admission import AdmissionStats, ClearedLimit, Limit, Limits, Run
 from interlock.wire.approvals import ApproveBody, Review
-from interlock.wire.pages import Page
+from interlock.wire.fields import Page
 from interlock.wire.workflows import DefineWorkflowBody, RerunBody, Timeline, Workflow, WorkflowStep
 
 

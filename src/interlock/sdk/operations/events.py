@@ -8,7 +8,7 @@ from interlock.sdk.calls import change, fetch, given, path, words
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
 from interlock.wire.events import AddWebhookBody, DeadLetter, EventPage, Relays, Webhook, WebhookTest
-from interlock.wire.pages import Page
+from interlock.wire.fields import Page
 
 
 def events(

@@ -11,8 +11,8 @@ from interlock.sdk.flow import Flow
 from interlock.sdk.outcomes import Conflict, Denied, InterlockError
 from interlock.sdk.session import Session
 from interlock.wire import grants as wire
+from interlock.wire.fields import Page
 from interlock.wire.grants import Grant, GrantClaim, GrantLedger, GrantTerms, GrantUse, Signer
-from interlock.wire.pages import Page
 from interlock.wire.problem import Problem
 
 

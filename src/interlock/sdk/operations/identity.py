@@ -8,10 +8,9 @@ from interlock.sdk.calls import change, fetch, given, path, words
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
 from interlock.wire import identity as wire
-from interlock.wire.identity import ApiKey, IssuedKey, PermitKeys, Principal, RotateKeysBody
-from interlock.wire.pages import Page
-from interlock.wire.sessions import Session as PersonSession
-from interlock.wire.sessions import SignInLink
+from interlock.wire.fields import Page
+from interlock.wire.identity import ApiKey, IssuedKey, PermitKeys, Principal, RotateKeysBody, SignInLink
+from interlock.wire.identity import Session as PersonSession
 
 
 def whoami(session: Session) -> Flow[Principal]:

@@ -14,11 +14,18 @@ from interlock.sdk.flow import Flow, Say, now, sleep
 from interlock.sdk.outcomes import Busy, Full, InterlockError, InvalidRequest, StillPending, Unavailable
 from interlock.sdk.session import Session
 from interlock.wire import approvals as wire
-from interlock.wire.approvals import ApprovalItem, ApprovalRequest, Comment, Review, Viewers
-from interlock.wire.audit import AuditEntry
-from interlock.wire.inbox import Inbox, InboxCounts
+from interlock.wire.approvals import (
+    ApprovalItem,
+    ApprovalRequest,
+    Comment,
+    Inbox,
+    InboxCounts,
+    Review,
+    Viewers,
+)
+from interlock.wire.events import AuditEntry
+from interlock.wire.fields import Page
 from interlock.wire.jobs import CancelJobBody, Evidence, Job, PeopleBody, SubmitBody, Target
-from interlock.wire.pages import Page
 
 
 def submit(

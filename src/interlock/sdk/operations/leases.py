@@ -8,8 +8,8 @@ from interlock.sdk.calls import ask, change, fetch, given, path
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
 from interlock.wire import leases as wire
+from interlock.wire.fields import Page
 from interlock.wire.leases import CheckedFence, Checkpoints, Lease, LeaseTerms, Waiters
-from interlock.wire.pages import Page
 
 
 def acquire_lease(

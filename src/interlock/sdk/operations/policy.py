@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from interlock.sdk.calls import ask, change, encoded, fetch, given, path, put_document
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
+from interlock.wire.fields import Page
 from interlock.wire.jobs import Job
-from interlock.wire.pages import Page
 from interlock.wire.policy import Evaluation, Policy, RollbackBody, SimulateBody, Simulation
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from interlock.sdk.calls import fetch, fetch_text, path
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
-from interlock.wire.audit import AuditEntry
-from interlock.wire.health import Health, StoreCheck
-from interlock.wire.pages import Page
-from interlock.wire.settings import ServerSettings
+from interlock.wire.events import AuditEntry
+from interlock.wire.fields import Page
+from interlock.wire.server import Health, ServerSettings, StoreCheck
 
 
 def get_settings(session: Session) -> Flow[ServerSettings]:

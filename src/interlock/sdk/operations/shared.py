@@ -11,7 +11,7 @@ from interlock.sdk.session import Session
 from interlock.wire import effects as wire_effects
 from interlock.wire import shared as wire_shared
 from interlock.wire.effects import Effect, EffectResult
-from interlock.wire.pages import Page
+from interlock.wire.fields import Page
 from interlock.wire.shared import Conflict, Patterns, TargetState, Touched, TouchedMany
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from interlock.api.settings import report, without_credentials
 from interlock.service.settings import Settings, settings_from
-from interlock.service.settings_report import report, without_credentials
 from interlock.store import store_for
 from tests.api.conftest import durable_url
 from tests.harness.in_process_api import open_api
