@@ -37,7 +37,7 @@ from interlock.rooms.jobs.search_queries import Sought, search_jobs
 from interlock.rooms.policy.action import Action, Failure, PeopleAsked, Priority, TargetRef
 from interlock.rooms.policy.language import Decision
 from interlock.rooms.policy.matching import topic_problem
-from interlock.rooms.policy.refusals import PolicyThrottled, denial
+from interlock.rooms.policy.model import PolicyThrottled, denial
 from interlock.rooms.policy.rules import NO_POLICY
 from interlock.service.keyring import Known
 from interlock.service.service import Service

@@ -16,6 +16,9 @@ from interlock.rooms.effects.model import (
     TRANSITIONS,
     Doubt,
     Effect,
+    EffectFenceStale,
+    EffectNotActionable,
+    EffectOfCall,
     EffectState,
     Outcome,
     Resolved,
@@ -31,7 +34,6 @@ from interlock.rooms.effects.records import (
     record_late,
     record_outlived,
 )
-from interlock.rooms.effects.refusals import EffectFenceStale, EffectNotActionable, EffectOfCall
 from interlock.rooms.identity.model import Caller, Principal, PrincipalKind, Role
 from interlock.rooms.identity.refusals import Forbidden, PeopleOnly
 from interlock.rooms.identity.rules import caller_reads, require

@@ -17,19 +17,17 @@ from interlock.rooms.grants.model import (
     SIGNERS,
     TERMS_ID,
     TRANSITIONS,
-    Grant,
-    GrantState,
-    Pin,
-    Signature,
-    SpendLimit,
-)
-from interlock.rooms.grants.refusals import (
     BadGrantMoment,
     BadGrantTime,
     BadSignature,
+    Grant,
     GrantExists,
     GrantOver,
+    GrantState,
+    Pin,
+    Signature,
     SignatureRequired,
+    SpendLimit,
 )
 from interlock.rooms.grants.uses import grants_topic, record, record_expiry, record_refused
 from interlock.rooms.identity.model import Caller, Principal, PrincipalKind, Role

@@ -16,7 +16,7 @@ from interlock.kernel.computation import Computation, NotComputed
 from interlock.kernel.record import PICKED_MAX, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.effects.refusals import EffectAmbiguous
+from interlock.rooms.effects.model import EffectAmbiguous
 from interlock.rooms.identity.model import PRINCIPALS, Caller, Principal, Role
 from interlock.rooms.identity.refusals import Forbidden
 from interlock.rooms.identity.rules import caller_reads, identify, require

@@ -22,9 +22,14 @@ from interlock.rooms.effects.model import (
     NULL,
     TRANSITIONS,
     TTL_SECONDS_DEFAULT,
+    ActionIdReused,
     Effect,
+    EffectAmbiguous,
+    EffectInProgress,
+    EffectOfCall,
     EffectState,
     EffectTarget,
+    GrantMissing,
     GrantRef,
     LeaseRef,
     PermitClaims,
@@ -32,13 +37,6 @@ from interlock.rooms.effects.model import (
     job_of_call,
 )
 from interlock.rooms.effects.records import record_effect
-from interlock.rooms.effects.refusals import (
-    ActionIdReused,
-    EffectAmbiguous,
-    EffectInProgress,
-    EffectOfCall,
-    GrantMissing,
-)
 from interlock.rooms.effects.settlement import BEGINNERS
 from interlock.rooms.grants.claims import ClaimGrant, NotClaimed, asks_for_more
 from interlock.rooms.grants.model import GRANTS

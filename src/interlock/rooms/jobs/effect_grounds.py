@@ -10,12 +10,14 @@ from interlock.kernel.world import World
 from interlock.rooms.audit.model import Note, note
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import conflict_of_repeat, record_repeat, repeat_reads
-from interlock.rooms.effects.model import EffectTarget, LeaseRef, PermitClaims
-from interlock.rooms.effects.refusals import (
+from interlock.rooms.effects.model import (
     ActionIdReused,
     EffectAmbiguous,
+    EffectTarget,
     GrantMissing,
     JobNotHeld,
+    LeaseRef,
+    PermitClaims,
     PermitMismatch,
     Superseded,
 )
@@ -24,8 +26,15 @@ from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs.model import JOBS, Job, JobState
 from interlock.rooms.leases.fences import current_lease, record_stale_lease, stale_lease_reads
-from interlock.rooms.leases.model import LEASES, NODES, TRANSITIONS, Lease, path_of
-from interlock.rooms.leases.refusals import LeaseFenceStale, LeaseNotActionable
+from interlock.rooms.leases.model import (
+    LEASES,
+    NODES,
+    TRANSITIONS,
+    Lease,
+    LeaseFenceStale,
+    LeaseNotActionable,
+    path_of,
+)
 from interlock.rooms.leases.rules import going_on
 from interlock.rooms.targets.model import TARGETS
 

@@ -31,7 +31,7 @@ from interlock.rooms.jobs.records import announce_job, record_change
 from interlock.rooms.jobs.revisions import revised
 from interlock.rooms.policy.evaluation import Evaluation, past_throttle
 from interlock.rooms.policy.language import Decision
-from interlock.rooms.policy.refusals import PolicyUnavailable, because
+from interlock.rooms.policy.model import PolicyUnavailable, because
 from interlock.rooms.policy.rules import judge, policy_in_force
 from interlock.rooms.targets.model import Target
 

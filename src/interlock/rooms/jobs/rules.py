@@ -30,8 +30,7 @@ from interlock.rooms.jobs.records import (
 )
 from interlock.rooms.jobs.refusals import NotActionable
 from interlock.rooms.policy.action import Action, Priority
-from interlock.rooms.policy.model import HEAD_ID, HEADS
-from interlock.rooms.policy.refusals import PolicyThrottled, PolicyUnavailable
+from interlock.rooms.policy.model import HEAD_ID, HEADS, PolicyThrottled, PolicyUnavailable
 
 _ANNOUNCED = {
     JobState.PENDING: "job.released",

@@ -11,9 +11,17 @@ from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import Command, World
 from interlock.rooms.conflicts.model import Conflict, FollowUp, Resolution, follow_up_of
-from interlock.rooms.effects.model import EFFECTS, NULL, Effect, EffectState, Outcome, id_of_call, job_of_call
+from interlock.rooms.effects.model import (
+    EFFECTS,
+    NULL,
+    Effect,
+    EffectInProgress,
+    EffectState,
+    Outcome,
+    id_of_call,
+    job_of_call,
+)
 from interlock.rooms.effects.records import find_effect
-from interlock.rooms.effects.refusals import EffectInProgress
 from interlock.rooms.effects.settlement import ResolveEffect, resolve_effect
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require

@@ -31,17 +31,20 @@ from interlock.rooms.leases.model import (
     TERMS_ID,
     TREE,
     Holder,
+    HolderSeen,
     Lease,
+    LeaseHeld,
     LeaseState,
     LeaseTerms,
     Mode,
     Node,
     Place,
+    ResourceTooDeep,
+    ResourceUnclear,
     ancestors_of,
     conflicts,
     path_of,
 )
-from interlock.rooms.leases.refusals import HolderSeen, LeaseHeld, ResourceTooDeep, ResourceUnclear
 
 HOLDERS_MAX = 256
 DEPTH_MAX = 16

@@ -14,8 +14,17 @@ from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require
 from interlock.rooms.leases.fences import find_lease, record
 from interlock.rooms.leases.lines import Claim, next_in_line, ticket_topic
-from interlock.rooms.leases.model import LEASES, NODES, TRANSITIONS, Lease, Node, Place, path_of, top_of
-from interlock.rooms.leases.refusals import LeaseNotActionable
+from interlock.rooms.leases.model import (
+    LEASES,
+    NODES,
+    TRANSITIONS,
+    Lease,
+    LeaseNotActionable,
+    Node,
+    Place,
+    path_of,
+    top_of,
+)
 
 
 def ending_reads(tenant: str, resource: str) -> Reads:

@@ -11,8 +11,7 @@ from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, R
 from interlock.rooms.conflicts.rules import record_repeat, repeat_reads
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.refusals import NotFound
-from interlock.rooms.leases.model import LEASES, NODES, Lease, path_of
-from interlock.rooms.leases.refusals import LeaseFenceStale
+from interlock.rooms.leases.model import LEASES, NODES, Lease, LeaseFenceStale, path_of
 
 _SWEEP = "interlock"
 

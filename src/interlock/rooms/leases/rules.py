@@ -31,16 +31,14 @@ from interlock.rooms.leases.model import (
     TERMS,
     TERMS_ID,
     TRANSITIONS,
-    Lease,
-    LeaseState,
-    LeaseTerms,
-    path_of,
-)
-from interlock.rooms.leases.refusals import (
     CheckpointTooLarge,
+    Lease,
     LeaseFenceStale,
     LeaseNotActionable,
+    LeaseState,
+    LeaseTerms,
     ProgressRequired,
+    path_of,
 )
 
 T = TypeVar("T")

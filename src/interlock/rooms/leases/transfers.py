@@ -22,12 +22,13 @@ from interlock.rooms.leases.model import (
     LEASES,
     NULL,
     Checkpoint,
+    CheckpointTooLarge,
     Lease,
+    LeaseNotActionable,
     LeaseState,
     Place,
     SavedCheckpoint,
 )
-from interlock.rooms.leases.refusals import CheckpointTooLarge, LeaseNotActionable
 from interlock.rooms.leases.rules import OwnLease
 
 CHECKPOINTS_KEPT = 20
