@@ -17,7 +17,7 @@ from interlock.rooms.jobs.model import Approval, Job, JobState, Requirement, Ver
 from interlock.rooms.jobs.revisions import RefreshApproval
 from interlock.rooms.jobs.rules import CancelJob
 from interlock.rooms.jobs.settlement import Concerned, ResolveDoubt, Settlement, steps_of
-from interlock.rooms.leases.endings import EndLeaseInConflict, SettleLease
+from interlock.rooms.leases.lines import EndLeaseInConflict, SettleLease
 from interlock.rooms.leases.model import Lease, LeaseState, Mode
 from interlock.rooms.policy.action import Action
 

@@ -28,7 +28,7 @@ from interlock.rooms.effects.model import (
     downstream_key,
     id_of_call,
 )
-from interlock.rooms.effects.records import doubt, kept_result, record_effect
+from interlock.rooms.effects.settlement import doubt, kept_result, record_effect
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.jobs.model import JOBS, Job, JobState
 from interlock.rooms.jobs.model import TRANSITIONS as JOB_TRANSITIONS

@@ -25,7 +25,6 @@ from interlock.rooms.grants.uses import record_refused
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs.model import JOBS, Job, JobState
-from interlock.rooms.leases.fences import current_lease, record_stale_lease, stale_lease_reads
 from interlock.rooms.leases.model import (
     LEASES,
     NODES,
@@ -35,7 +34,7 @@ from interlock.rooms.leases.model import (
     LeaseNotActionable,
     path_of,
 )
-from interlock.rooms.leases.rules import going_on
+from interlock.rooms.leases.rules import current_lease, going_on, record_stale_lease, stale_lease_reads
 from interlock.rooms.targets.model import TARGETS
 
 _AUDITED = (

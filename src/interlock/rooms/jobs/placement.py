@@ -12,9 +12,9 @@ import msgspec
 
 from interlock.kernel.record import NOTHING, PICKED_MAX, Reads
 from interlock.kernel.world import World
-from interlock.rooms.grants.matches import OpenGrants
 from interlock.rooms.grants.model import GRANT_TERMS, GRANT_USES, TERMS_ID, Grant
 from interlock.rooms.grants.uses import (
+    OpenGrants,
     approver_reads,
     broken_signature,
     candidate_reads,

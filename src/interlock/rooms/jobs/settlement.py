@@ -21,8 +21,7 @@ from interlock.rooms.effects.model import (
     id_of_call,
     job_of_call,
 )
-from interlock.rooms.effects.records import find_effect
-from interlock.rooms.effects.settlement import ResolveEffect, resolve_effect
+from interlock.rooms.effects.settlement import ResolveEffect, find_effect, resolve_effect
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require
 from interlock.rooms.jobs.completion import RetryJob
@@ -32,7 +31,7 @@ from interlock.rooms.jobs.records import announce_job, find_job, record_change
 from interlock.rooms.jobs.refusals import CallersOnly, NotActionable
 from interlock.rooms.jobs.revisions import RefreshApproval
 from interlock.rooms.jobs.rules import CancelJob
-from interlock.rooms.leases.endings import EndLeaseInConflict, SettleLease
+from interlock.rooms.leases.lines import EndLeaseInConflict, SettleLease
 from interlock.rooms.leases.model import Lease, LeaseState
 
 
