@@ -10,7 +10,7 @@ none, and still say where to go on.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -24,9 +24,8 @@ from interlock.kernel.world import World
 from interlock.rooms.identity.model import Principal
 from interlock.rooms.jobs.approvals import WhyNot, eligibility_reads, is_reviewer, why_not
 from interlock.rooms.jobs.discussion import remarks
-from interlock.rooms.jobs.model import DISCUSSIONS, JOBS, Approval, Job, JobState
+from interlock.rooms.jobs.model import DISCUSSIONS, GROUP_MARK, JOBS, Approval, Job, JobState
 from interlock.rooms.jobs.queries import count_waiting_on, listing_of, votes_needed
-from interlock.rooms.jobs.urgency import patterns_of
 from interlock.rooms.policy.matching import topic_test
 
 COUNTED_MAX = 1000
@@ -38,6 +37,8 @@ WINDOW = 10_000
 _ROWS_A_LOOK = 200
 _LOOKS_A_PAGE = 8
 _LOOKS_A_COUNT = 10
+_PATTERNS_MAX = 8
+_ESCAPE = "!"
 
 Order = Literal["urgency", "newest"]
 # When a request should be decided by, in microseconds, and its job's id: where it stands in either order.
@@ -318,3 +319,21 @@ async def search_jobs(
 
 def _is_named(job: Job, words: Sequence[str], first: str) -> bool:
     return job.id.startswith(first) and (not words or has_words(job, words))
+
+
+def patterns_of(groups: Iterable[str] | None) -> tuple[str | None, ...]:
+    """Patterns for LIKE that together find every text with one of these groups; with None, every text.
+
+    They may find other texts too: SQLite ignores case, a mark may be part of a name, and a person in very many groups
+    is shown everything. They only skip what is surely not for this person; the rule decides.
+    """
+    found = ["%"] if groups is None else [f"%{GROUP_MARK}{_escaped(group)}{GROUP_MARK}%" for group in groups]
+    if len(found) > _PATTERNS_MAX:
+        found = ["%"]
+    return (*found, *[None] * (_PATTERNS_MAX - len(found)))
+
+
+def _escaped(group: str) -> str:
+    for sign in (_ESCAPE, "%", "_"):
+        group = group.replace(sign, _ESCAPE + sign)
+    return group

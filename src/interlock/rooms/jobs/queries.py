@@ -28,6 +28,7 @@ from interlock.rooms.jobs.approvals import (
     require_person,
     still_asks,
 )
+from interlock.rooms.jobs.audience import Audience
 from interlock.rooms.jobs.discussion import Remark, remarks
 from interlock.rooms.jobs.drift import moved_target, target_reads
 from interlock.rooms.jobs.model import (
@@ -41,7 +42,6 @@ from interlock.rooms.jobs.model import (
     Step,
 )
 from interlock.rooms.jobs.revisions import EditJob, RefreshApproval
-from interlock.rooms.jobs.viewers import Audience
 from interlock.rooms.jobs.withdrawal import has_voted, votes_without, withdrawable
 from interlock.rooms.leases.model import LEASES, NODES, Lease, ancestors_of
 from interlock.rooms.policy.evaluation import Evaluation, with_people

@@ -24,13 +24,12 @@ from interlock.rooms.effects.model import (
 from interlock.rooms.effects.settlement import ResolveEffect, find_effect, resolve_effect
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require
-from interlock.rooms.jobs.completion import RetryJob
 from interlock.rooms.jobs.holds import is_lost, lose
 from interlock.rooms.jobs.model import JOBS, TRANSITIONS, Job, JobState
 from interlock.rooms.jobs.records import announce_job, find_job, record_change
 from interlock.rooms.jobs.refusals import CallersOnly, NotActionable
 from interlock.rooms.jobs.revisions import RefreshApproval
-from interlock.rooms.jobs.rules import CancelJob
+from interlock.rooms.jobs.rules import CancelJob, RetryJob
 from interlock.rooms.leases.lines import EndLeaseInConflict, SettleLease
 from interlock.rooms.leases.model import Lease, LeaseState
 
