@@ -14,7 +14,7 @@ from interlock.kernel.clock import utc_now
 from interlock.rooms.events import queries
 from interlock.rooms.events.deliveries import TakeRelay
 from interlock.rooms.events.model import DeliveryState
-from interlock.rooms.identity.rules import EnsureLocalPerson
+from interlock.rooms.identity.principals import EnsureLocalPerson
 from interlock.service import relay_loop, relays
 from interlock.store.sqlite import SqliteStore
 from tests.harness.store_places import serving

@@ -16,8 +16,8 @@ from interlock.kernel.refusal import Next
 from interlock.rooms.identity import queries
 from interlock.rooms.identity.keys import NewKey, make_key
 from interlock.rooms.identity.model import PRINCIPALS, ApiKey, Principal, PrincipalKind, Role
+from interlock.rooms.identity.principals import IssueKey, RemovePrincipal, RevokeKey, SetPrincipal
 from interlock.rooms.identity.refusals import NotFound
-from interlock.rooms.identity.rules import IssueKey, RemovePrincipal, RevokeKey, SetPrincipal
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import identity as wire
