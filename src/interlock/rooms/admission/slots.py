@@ -29,7 +29,7 @@ from interlock.rooms.admission.model import (
     place_topic,
     workflow_scope,
 )
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import Actor, note
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Principal, Role
 from interlock.rooms.identity.refusals import NotFound
@@ -73,7 +73,7 @@ def reclaim(world: World, tenant: str) -> int:
 def lose_run(world: World, run: Run) -> Run:
     """Mark a run whose slot has run out as lost, and free its slot."""
     details = {"workflow": run.workflow}
-    note(world, Note(tenant=run.tenant, actor=_SWEEP, action="run_lose", subject=run.id, details=details))
+    note(world, Actor(tenant=run.tenant), "run_lose", run.id, details=details)
     return end_run(world, run, RunState.LOST)
 
 
@@ -132,14 +132,10 @@ def audit(world: World, caller: Caller, action: str, subject: str, **details: An
     """Audit what a caller did to a limit, a workflow or a run; details that are empty are left out."""
     note(
         world,
-        Note(
-            tenant=caller.tenant,
-            actor=caller.principal,
-            action=action,
-            subject=subject,
-            request_id=caller.request_id,
-            details={name: value for name, value in details.items() if value != ""},
-        ),
+        caller,
+        action,
+        subject,
+        details={name: value for name, value in details.items() if value != ""},
     )
 
 

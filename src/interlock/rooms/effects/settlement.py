@@ -14,7 +14,7 @@ import msgspec
 from interlock.kernel.record import NOTHING, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import Actor, note
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import conflict_of_repeat, record_repeat, repeat_reads
 from interlock.rooms.effects.model import (
@@ -381,16 +381,12 @@ def record_effect(world: World, effect: Effect, by: Caller | None, verb: str, **
     facts: dict[str, Any] = {"state": effect.state.value, "fence": effect.fence, **details}
     note(
         world,
-        Note(
-            tenant=effect.tenant,
-            actor=by.principal if by else "interlock",
-            action=f"effect_{verb}",
-            subject=effect.id,
-            subject_version=effect.version,
-            hash=effect.request_hash,
-            request_id=by.request_id if by else None,
-            details=facts,
-        ),
+        by or Actor(tenant=effect.tenant),
+        f"effect_{verb}",
+        effect.id,
+        subject_version=effect.version,
+        subject_hash=effect.request_hash,
+        details=facts,
     )
     facts |= {"job_id": effect.job_id, "begun_by": effect.begun_by, "downstream_key": effect.downstream_key}
     announce(world, effect.tenant, _EVENTS[verb], effect.id, facts)
@@ -400,15 +396,11 @@ def record_late(world: World, effect: Effect, by: Caller, verb: str, fence: int)
     """Audit that an attempt came too late to settle its effect."""
     note(
         world,
-        Note(
-            tenant=effect.tenant,
-            actor=by.principal,
-            action=f"effect_{verb}_refused",
-            subject=effect.id,
-            outcome="EffectFenceStale",
-            request_id=by.request_id,
-            details={"fence": fence, "current_fence": effect.fence, "state": effect.state.value},
-        ),
+        by,
+        f"effect_{verb}_refused",
+        effect.id,
+        outcome="EffectFenceStale",
+        details={"fence": fence, "current_fence": effect.fence, "state": effect.state.value},
     )
 
 

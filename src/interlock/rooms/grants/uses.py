@@ -15,7 +15,7 @@ import msgspec
 from interlock.kernel.codec.canonical import canonical, digest
 from interlock.kernel.record import Params, Pick, Reads, micros
 from interlock.kernel.world import World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import Actor, note
 from interlock.rooms.events.model import announce
 from interlock.rooms.grants.model import (
     GRANT_TERMS,
@@ -272,10 +272,7 @@ def record_refused(world: World, by: Caller, action: str, subject: str, why: str
 
 def record_expiry(world: World, tenant: str, grant_id: str, left: int) -> None:
     """Audit that the open uses of a grant expired."""
-    note(
-        world,
-        Note(tenant=tenant, actor=SWEEP, action="grant_expire", subject=grant_id, details={"left": left}),
-    )
+    note(world, Actor(tenant=tenant), "grant_expire", grant_id, details={"left": left})
 
 
 def grants_topic(tenant: str) -> str:
@@ -286,15 +283,11 @@ def grants_topic(tenant: str) -> str:
 def _note(world: World, by: Caller, action: str, subject: str, outcome: str, details: dict[str, Any]) -> None:
     note(
         world,
-        Note(
-            tenant=by.tenant,
-            actor=by.principal,
-            action=action,
-            subject=subject,
-            outcome=outcome,
-            request_id=by.request_id,
-            details={name: value for name, value in details.items() if value},
-        ),
+        by,
+        action,
+        subject,
+        outcome=outcome,
+        details={name: value for name, value in details.items() if value},
     )
 
 

@@ -16,7 +16,7 @@ import msgspec
 from interlock.kernel.record import NOTHING, Key, Params, Pick, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import Actor, note
 from interlock.rooms.identity.model import (
     API_KEYS,
     EVERY_ROLE,
@@ -275,15 +275,11 @@ def _record(
     facts = {"roles": [role.value for role in stored.roles], "groups": list(stored.groups)}
     note(
         world,
-        Note(
-            tenant=stored.tenant,
-            actor=author,
-            action=action,
-            subject=stored.id,
-            subject_version=stored.version,
-            request_id=by.request_id if by else None,
-            details={**facts, "owner": stored.owner, "keys_live": stored.keys_live, **details},
-        ),
+        Actor(tenant=stored.tenant, principal=author, request_id=by.request_id if by else None),
+        action,
+        stored.id,
+        subject_version=stored.version,
+        details={**facts, "owner": stored.owner, "keys_live": stored.keys_live, **details},
     )
     world.wake(KEYS_TOPIC)
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import note
 from interlock.rooms.identity.model import (
     API_KEYS,
     PRINCIPALS,
@@ -88,17 +88,7 @@ def record_people_only(
 ) -> None:
     """Audit that an agent, a worker or a service tried what only people may."""
     if caller is not None and isinstance(refusal, PeopleOnly):
-        note(
-            world,
-            Note(
-                tenant=caller.tenant,
-                actor=caller.principal,
-                action=f"{action}_refused",
-                subject=subject,
-                outcome=type(refusal).__name__,
-                request_id=caller.request_id,
-            ),
-        )
+        note(world, caller, f"{action}_refused", subject, outcome=type(refusal).__name__)
 
 
 def check_roles(principal: Principal, *roles: Role) -> None:

@@ -7,7 +7,7 @@ import msgspec
 from interlock.kernel.record import NOTHING, Key, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import note
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import conflict_of_repeat, record_repeat, repeat_reads
 from interlock.rooms.effects.model import (
@@ -177,15 +177,11 @@ def record_refused_begin(
         return
     note(
         world,
-        Note(
-            tenant=caller.tenant,
-            actor=caller.principal,
-            action="effect_begin_refused",
-            subject=action_id,
-            outcome=type(refusal).__name__,
-            request_id=caller.request_id,
-            details={"detail": refusal.detail},
-        ),
+        caller,
+        "effect_begin_refused",
+        action_id,
+        outcome=type(refusal).__name__,
+        details={"detail": refusal.detail},
     )
     if isinstance(refusal, GrantMissing):
         subject = refusal.grant_id or refusal.task

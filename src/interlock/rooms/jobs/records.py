@@ -7,7 +7,7 @@ from typing import Any
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal, Unreadable
 from interlock.kernel.world import World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import Actor, note
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import record_repeat, repeat_reads
 from interlock.rooms.events.model import announce
@@ -41,17 +41,13 @@ def record_change(world: World, job: Job, by: Caller | None, action: str, **deta
     """Audit a change of a job: who, what, which version, which rule, which hash, which request."""
     note(
         world,
-        Note(
-            tenant=job.tenant,
-            actor=by.principal if by else SWEEP,
-            action=action,
-            subject=job.id,
-            subject_version=job.version,
-            rule=job.verdict.rule,
-            hash=job.job_hash,
-            request_id=by.request_id if by else None,
-            details={"state": job.state.value, **{name: value for name, value in details.items() if value}},
-        ),
+        by or Actor(tenant=job.tenant),
+        action,
+        job.id,
+        subject_version=job.version,
+        rule=job.verdict.rule,
+        subject_hash=job.job_hash,
+        details={"state": job.state.value, **{name: value for name, value in details.items() if value}},
     )
 
 
@@ -118,19 +114,17 @@ def record_stale_fence(world: World, by: Caller, verb: str, stale: FenceStale) -
 def _note_refused(
     world: World, by: Caller, action: str, job_id: str, job: Job | None, outcome: str, **details: Any
 ) -> None:
-    refused = Note(
-        tenant=by.tenant,
-        actor=by.principal,
-        action=f"{action}_refused",
-        subject=job_id,
+    note(
+        world,
+        by,
+        f"{action}_refused",
+        job_id,
         outcome=outcome,
         subject_version=job.version if job else None,
         rule=job.verdict.rule if job else None,
-        hash=job.job_hash if job else None,
-        request_id=by.request_id,
+        subject_hash=job.job_hash if job else None,
         details=details,
     )
-    note(world, refused)
 
 
 def _owner(job: Job) -> str:

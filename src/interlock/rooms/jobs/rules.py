@@ -9,7 +9,7 @@ import msgspec
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import note
 from interlock.rooms.identity.model import Caller, Principal, Role
 from interlock.rooms.identity.rules import caller_reads, require
 from interlock.rooms.jobs.calls import (
@@ -96,16 +96,12 @@ class SubmitJob(Command[Job], frozen=True, kw_only=True):
         if isinstance(refusal, PolicyThrottled | PolicyUnavailable):
             note(
                 world,
-                Note(
-                    tenant=self.caller.tenant,
-                    actor=self.caller.principal,
-                    action="submit_refused",
-                    subject=self.action.topic,
-                    outcome=type(refusal).__name__,
-                    rule=refusal.rule,
-                    hash=self.action.hash(self.caller.tenant),
-                    request_id=self.caller.request_id,
-                ),
+                self.caller,
+                "submit_refused",
+                self.action.topic,
+                outcome=type(refusal).__name__,
+                rule=refusal.rule,
+                subject_hash=self.action.hash(self.caller.tenant),
             )
 
     def _proposal(self, submitter: Principal) -> Proposal:

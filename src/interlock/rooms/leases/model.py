@@ -21,7 +21,7 @@ import msgspec
 from interlock.kernel.record import Kind, Reads, Record, micros
 from interlock.kernel.refusal import Next, Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import Actor, note
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require
 
@@ -273,15 +273,13 @@ class SetLeaseTerms(Command[LeaseTerms], frozen=True, kw_only=True):
             "suspend_seconds_max": self.suspend_seconds_max,
             "progress_after": self.progress_after,
         }
-        entry = Note(
-            tenant=terms.tenant,
-            actor=by.id,
-            action="lease_terms_set",
-            subject="leases",
-            request_id=self.caller.request_id,
+        note(
+            world,
+            Actor(tenant=terms.tenant, principal=by.id, request_id=self.caller.request_id),
+            "lease_terms_set",
+            "leases",
             details=details,
         )
-        note(world, entry)
         return world.put(TERMS, terms)
 
 

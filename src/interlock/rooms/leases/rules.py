@@ -14,7 +14,7 @@ import msgspec
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import Actor, note
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import record_repeat, repeat_reads
 from interlock.rooms.identity.model import Caller
@@ -231,16 +231,12 @@ def record(
     """Audit a change of a lease by a caller or by time (`by` is None), or a refusal."""
     note(
         world,
-        Note(
-            tenant=lease.tenant,
-            actor=by.principal if by else _SWEEP,
-            action=f"lease_{action}",
-            subject=lease.resource,
-            outcome=outcome,
-            subject_version=lease.version,
-            request_id=by.request_id if by else None,
-            details={"lease_id": lease.id, "fence": lease.fence, "owner": lease.owner, **details},
-        ),
+        by or Actor(tenant=lease.tenant),
+        f"lease_{action}",
+        lease.resource,
+        outcome=outcome,
+        subject_version=lease.version,
+        details={"lease_id": lease.id, "fence": lease.fence, "owner": lease.owner, **details},
     )
 
 

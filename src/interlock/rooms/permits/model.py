@@ -13,7 +13,7 @@ import msgspec
 from interlock.kernel.record import Kind, Reads, Record
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import Actor, note
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import caller_reads, record_people_only, require_administrator
 
@@ -144,14 +144,14 @@ def _store(world: World, ring: KeyRing, key: SigningKey, rotation: RotateKeys | 
     by = rotation.by if rotation else None
     note(
         world,
-        Note(
+        Actor(
             tenant=rotation.tenant if rotation else DEPLOYMENT,
-            actor=by.principal if by else OPERATOR,
-            action=action,
-            subject=key.kid,
+            principal=by.principal if by else OPERATOR,
             request_id=by.request_id if by else None,
-            details={"revoke": rotation.revoke if rotation else False},
         ),
+        action,
+        key.kid,
+        details={"revoke": rotation.revoke if rotation else False},
     )
     world.wake(TOPIC)
     return world.put(KEY_RINGS, msgspec.structs.replace(ring, keys=keys))
