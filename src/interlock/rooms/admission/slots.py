@@ -29,7 +29,7 @@ from interlock.rooms.admission.model import (
     place_topic,
     workflow_scope,
 )
-from interlock.rooms.audit.model import Actor, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Principal, Role
 from interlock.rooms.identity.refusals import NotFound
@@ -59,7 +59,6 @@ class ExpiredRuns(Pick[Run], frozen=True, kw_only=True):
 
 
 RECLAIM_MAX = 100
-_SWEEP = "interlock"
 
 
 def reclaim(world: World, tenant: str) -> int:
@@ -73,7 +72,7 @@ def reclaim(world: World, tenant: str) -> int:
 def lose_run(world: World, run: Run) -> Run:
     """Mark a run whose slot has run out as lost, and free its slot."""
     details = {"workflow": run.workflow}
-    note(world, Actor(tenant=run.tenant), "run_lose", run.id, details=details)
+    note(world, Author(tenant=run.tenant), "run_lose", run.id, details=details)
     return end_run(world, run, RunState.LOST)
 
 

@@ -57,8 +57,8 @@ def without_fences(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: fact for name, fact in facts.items() if name not in _FENCES}
 
 
-class Author(Protocol):
-    """Who an audit entry names: a caller, or an `Actor`."""
+class Accountable(Protocol):
+    """Who an audit entry names: a caller, or an `Author`."""
 
     @property
     def tenant(self) -> str: ...
@@ -68,8 +68,8 @@ class Author(Protocol):
     def request_id(self) -> str | None: ...
 
 
-class Actor(msgspec.Struct, frozen=True, kw_only=True):
-    """An author that is not a caller: by default Interlock itself, which sweeps."""
+class Author(msgspec.Struct, frozen=True, kw_only=True):
+    """An author that is not a caller: by default Interlock itself, in a sweep."""
 
     tenant: str
     principal: str = "interlock"
@@ -78,7 +78,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 
 def note(
     world: World,
-    by: Author,
+    by: Accountable,
     action: str,
     subject: str,
     *,
@@ -142,4 +142,4 @@ class NoteStoreState(Command[StoreState], frozen=True, kw_only=True):
 
     def _note(self, world: World, action: str, facts: Mapping[str, object]) -> None:
         given = {name: value for name, value in facts.items() if value is not None}
-        note(world, Actor(tenant=self.tenant, principal=self.actor), action, "store", details=given)
+        note(world, Author(tenant=self.tenant, principal=self.actor), action, "store", details=given)

@@ -14,7 +14,7 @@ import msgspec
 from interlock.kernel.record import NOTHING, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Actor, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import conflict_of_repeat, record_repeat, repeat_reads
 from interlock.rooms.effects.model import (
@@ -381,7 +381,7 @@ def record_effect(world: World, effect: Effect, by: Caller | None, verb: str, **
     facts: dict[str, Any] = {"state": effect.state.value, "fence": effect.fence, **details}
     note(
         world,
-        by or Actor(tenant=effect.tenant),
+        by or Author(tenant=effect.tenant),
         f"effect_{verb}",
         effect.id,
         subject_version=effect.version,

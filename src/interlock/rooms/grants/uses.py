@@ -15,7 +15,7 @@ import msgspec
 from interlock.kernel.codec.canonical import canonical, digest
 from interlock.kernel.record import Params, Pick, Reads, micros
 from interlock.kernel.world import World
-from interlock.rooms.audit.model import Actor, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.events.model import announce
 from interlock.rooms.grants.model import (
     GRANT_TERMS,
@@ -257,9 +257,6 @@ class OverdueGrants(Pick[Grant], frozen=True, kw_only=True):
         return (record.expires_at, record.tenant, record.id)
 
 
-SWEEP = "interlock"
-
-
 def record(world: World, by: Caller, action: str, subject: str, **details: Any) -> None:
     """Audit a change of a grant, a signer or the terms."""
     _note(world, by, action, subject, "done", details)
@@ -272,7 +269,7 @@ def record_refused(world: World, by: Caller, action: str, subject: str, why: str
 
 def record_expiry(world: World, tenant: str, grant_id: str, left: int) -> None:
     """Audit that the open uses of a grant expired."""
-    note(world, Actor(tenant=tenant), "grant_expire", grant_id, details={"left": left})
+    note(world, Author(tenant=tenant), "grant_expire", grant_id, details={"left": left})
 
 
 def grants_topic(tenant: str) -> str:

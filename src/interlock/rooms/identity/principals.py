@@ -16,7 +16,7 @@ import msgspec
 from interlock.kernel.record import NOTHING, Key, Params, Pick, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Actor, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.identity.model import (
     API_KEYS,
     EVERY_ROLE,
@@ -275,7 +275,7 @@ def _record(
     facts = {"roles": [role.value for role in stored.roles], "groups": list(stored.groups)}
     note(
         world,
-        Actor(tenant=stored.tenant, principal=author, request_id=by.request_id if by else None),
+        Author(tenant=stored.tenant, principal=author, request_id=by.request_id if by else None),
         action,
         stored.id,
         subject_version=stored.version,

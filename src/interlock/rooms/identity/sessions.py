@@ -16,7 +16,7 @@ import msgspec
 from interlock.kernel.record import Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Actor, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.identity.model import (
     API_KEYS,
     PRINCIPAL_NAMES,
@@ -457,7 +457,7 @@ def _note(
     given = {name: value for name, value in details.items() if value is not None}
     note(
         world,
-        Actor(tenant=tenant, principal=actor, request_id=request_id or None),
+        Author(tenant=tenant, principal=actor, request_id=request_id or None),
         action,
         about,
         outcome=outcome,

@@ -7,7 +7,7 @@ from typing import Any
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal, Unreadable
 from interlock.kernel.world import World
-from interlock.rooms.audit.model import Actor, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import record_repeat, repeat_reads
 from interlock.rooms.events.model import announce
@@ -17,8 +17,6 @@ from interlock.rooms.identity.rules import identify
 from interlock.rooms.jobs.model import ADVANCE_TOPIC, JOBS, Job, JobState, claims_topic, job_topic
 from interlock.rooms.jobs.refusals import DecisionRefused, FenceStale
 from interlock.rooms.policy.model import PolicyThrottled, PolicyUnavailable
-
-SWEEP = "interlock"
 
 # Refusals of decisions that are audited: an attempt matters, whatever stopped it.
 DECISION_REFUSALS = (DecisionRefused, PeopleOnly, Forbidden, PolicyThrottled, PolicyUnavailable, Unreadable)
@@ -41,7 +39,7 @@ def record_change(world: World, job: Job, by: Caller | None, action: str, **deta
     """Audit a change of a job: who, what, which version, which rule, which hash, which request."""
     note(
         world,
-        by or Actor(tenant=job.tenant),
+        by or Author(tenant=job.tenant),
         action,
         job.id,
         subject_version=job.version,

@@ -15,7 +15,7 @@ import msgspec
 
 from interlock.kernel.record import NOTHING, Key, Params, Pick, Reads
 from interlock.kernel.world import Command, Deferred, World
-from interlock.rooms.audit.model import Actor, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.conflicts.model import (
     AFFECTED_MAX,
     CONFLICTS,
@@ -264,7 +264,7 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
         }
         note(
             world,
-            Actor(tenant=target.tenant, principal=touch.actor, request_id=self.caller.request_id),
+            Author(tenant=target.tenant, principal=touch.actor, request_id=self.caller.request_id),
             "target_touch",
             target.id,
             subject_version=target.version,

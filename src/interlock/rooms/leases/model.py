@@ -21,7 +21,7 @@ import msgspec
 from interlock.kernel.record import Kind, Reads, Record, micros
 from interlock.kernel.refusal import Next, Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Actor, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require
 
@@ -275,7 +275,7 @@ class SetLeaseTerms(Command[LeaseTerms], frozen=True, kw_only=True):
         }
         note(
             world,
-            Actor(tenant=terms.tenant, principal=by.id, request_id=self.caller.request_id),
+            Author(tenant=terms.tenant, principal=by.id, request_id=self.caller.request_id),
             "lease_terms_set",
             "leases",
             details=details,

@@ -14,7 +14,7 @@ import msgspec
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Actor, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import record_repeat, repeat_reads
 from interlock.rooms.identity.model import Caller
@@ -222,16 +222,13 @@ def _awake(lease: Lease, now: datetime) -> Lease:
     )
 
 
-_SWEEP = "interlock"
-
-
 def record(
     world: World, by: Caller | None, action: str, lease: Lease, *, outcome: str = "done", **details: Any
 ) -> None:
     """Audit a change of a lease by a caller or by time (`by` is None), or a refusal."""
     note(
         world,
-        by or Actor(tenant=lease.tenant),
+        by or Author(tenant=lease.tenant),
         f"lease_{action}",
         lease.resource,
         outcome=outcome,

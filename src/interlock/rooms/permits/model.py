@@ -13,7 +13,7 @@ import msgspec
 from interlock.kernel.record import Kind, Reads, Record
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Actor, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import caller_reads, record_people_only, require_administrator
 
@@ -144,7 +144,7 @@ def _store(world: World, ring: KeyRing, key: SigningKey, rotation: RotateKeys | 
     by = rotation.by if rotation else None
     note(
         world,
-        Actor(
+        Author(
             tenant=rotation.tenant if rotation else DEPLOYMENT,
             principal=by.principal if by else OPERATOR,
             request_id=by.request_id if by else None,

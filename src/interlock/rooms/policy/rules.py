@@ -15,7 +15,7 @@ from interlock.kernel.computation import Compute, compute_here
 from interlock.kernel.record import Key, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Actor, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Principal
 from interlock.rooms.identity.refusals import NotFound
@@ -241,7 +241,7 @@ def _activate(
     previous = before.snapshot if before else None
     note(
         world,
-        Actor(tenant=tenant, principal=author, request_id=by.request_id if by else None),
+        Author(tenant=tenant, principal=author, request_id=by.request_id if by else None),
         action,
         "policy",
         subject_hash=snapshot,

@@ -14,7 +14,7 @@ from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import Command, World
 from interlock.rooms.admission.model import GATES, RUNS, TENANT_SCOPE, Run, RunState, workflow_scope
 from interlock.rooms.admission.slots import end_run, lose_run
-from interlock.rooms.audit.model import Actor, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.identity.model import PRINCIPALS, Principal
 from interlock.rooms.jobs.model import JOBS, Approval, Job, JobState, Requirement, Verdict
 from interlock.rooms.jobs.placement import Proposal, place
@@ -167,7 +167,7 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         why = next((f"{step.id}: {step.why}" for step in failed), "")
         note(
             world,
-            Actor(tenant=run.tenant),
+            Author(tenant=run.tenant),
             f"run_{state.value}",
             run.id,
             details={"workflow": run.workflow, "why": why},
