@@ -13,12 +13,12 @@ import msgspec
 
 from bench import null_identity, serving
 from bench.scene import opened, submit
+from interlock.kernel.clock import utc_now
 from interlock.kernel.record import Key, Reads, Record
 from interlock.kernel.storage import Loaded, Transaction
 from interlock.rooms.jobs.model import JOBS, Job
 from interlock.service.service import Service
 from interlock.service.settings import settings_from
-from interlock.store.clock import utc_now
 from interlock.store.memory import MemoryStore
 
 

@@ -22,7 +22,7 @@ from interlock.kernel.record import Kind
 from interlock.kernel.storage import Store
 from interlock.kernel.world import Command
 from interlock.rooms.identity.model import Caller, PrincipalKind, Role
-from interlock.rooms.identity.rules import IssueKey, RevokeKey, SetPrincipal
+from interlock.rooms.identity.principals import IssueKey, RevokeKey, SetPrincipal
 from interlock.store.catalogue import kinds
 from interlock.store.statements import KeptImmutables
 from tests.conformance import effect_commands, lease_commands

@@ -13,7 +13,7 @@ from interlock.rooms.conflicts.rules import ResolveConflict
 from interlock.rooms.effects.model import EffectTarget, Outcome
 from interlock.rooms.effects.settlement import CommitEffect, FailEffect, ResolveEffect, SweepOverdueEffects
 from interlock.rooms.identity.model import Caller
-from interlock.rooms.identity.rules import EnsureLocalPerson
+from interlock.rooms.identity.principals import EnsureLocalPerson
 from interlock.rooms.jobs.effect_begin import BeginEffect
 from interlock.rooms.jobs.touches import Change, TouchTarget, TouchTargets
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from interlock.kernel.clock import utc_now
 from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.record import NOTHING, Kind, Reads, micros
 from interlock.kernel.refusal import CommandFailed
 from interlock.kernel.storage import Loaded, Store, Transaction, WriteConflict
 from interlock.kernel.world import Changes, Command, Update, World
-from interlock.store.clock import utc_now
 from tests.harness.store_places import Place, serving
 from tests.kernel.counter_room import (
     CHORES,

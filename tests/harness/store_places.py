@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import apsw
 import asyncpg
 
+from interlock.kernel.clock import utc_now
 from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel, KernelLimits
 from interlock.kernel.record import Key
 from interlock.kernel.storage import Store
 from interlock.kernel.world import NewId
-from interlock.store.clock import utc_now
 from interlock.store.memory import MemoryStore
 from interlock.store.postgres import PostgresStore
 from interlock.store.sqlite import SqliteStore

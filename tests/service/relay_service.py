@@ -18,7 +18,7 @@ from interlock.rooms.events.model import RELAYS, WEBHOOKS, Placed, Relay, Webhoo
 from interlock.rooms.events.signing import spell_secret
 from interlock.rooms.events.webhooks import AddWebhook
 from interlock.rooms.identity.model import Caller
-from interlock.rooms.identity.rules import EnsureLocalPerson
+from interlock.rooms.identity.principals import EnsureLocalPerson
 from interlock.service.channel import Channels
 from interlock.service.logs import Log
 from interlock.service.relays import Relaying

@@ -10,12 +10,12 @@ from datetime import timedelta
 
 import pytest
 
+from interlock.kernel.clock import utc_now
 from interlock.rooms.events import queries
+from interlock.rooms.events.deliveries import TakeRelay
 from interlock.rooms.events.model import DeliveryState
-from interlock.rooms.events.relay_leases import TakeRelay
-from interlock.rooms.identity.rules import EnsureLocalPerson
+from interlock.rooms.identity.principals import EnsureLocalPerson
 from interlock.service import relay_loop, relays
-from interlock.store.clock import utc_now
 from interlock.store.sqlite import SqliteStore
 from tests.harness.store_places import serving
 from tests.harness.webhook_receiver import Received, Reply

@@ -13,9 +13,9 @@ from interlock.api.problems import code_of
 from interlock.kernel.codec.located import SourceInvalid
 from interlock.kernel.world import World
 from interlock.rooms.jobs import queries
-from interlock.rooms.jobs.abilities import Abilities
+from interlock.rooms.jobs.audience import Audience
 from interlock.rooms.jobs.model import Approval, ApprovalState, Job
-from interlock.rooms.jobs.viewers import Audience
+from interlock.rooms.jobs.queries import Abilities
 from interlock.rooms.policy.evaluation import SnapshotAltered
 from interlock.rooms.policy.expressions import ExpressionFailed
 from interlock.wire import approvals as wire

@@ -24,17 +24,10 @@ from interlock.kernel.world import World
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs import queries
 from interlock.rooms.jobs.approvals import ApproveJob, Decided, RejectJob, is_whole
-from interlock.rooms.jobs.discussion import AddComment, Commented, Remark
+from interlock.rooms.jobs.audience import COMMENT_BYTES_MAX, Comment, CommentKind
+from interlock.rooms.jobs.discussion import AddComment, Commented, LookAtRequest, Remark
 from interlock.rooms.jobs.drift import moved_target
-from interlock.rooms.jobs.looks import LookAtRequest
-from interlock.rooms.jobs.model import (
-    COMMENT_BYTES_MAX,
-    Approval,
-    ApprovalState,
-    Comment,
-    CommentKind,
-    Job,
-)
+from interlock.rooms.jobs.model import Approval, ApprovalState, Job
 from interlock.rooms.jobs.queries import Foreseen, foresee, read_job, read_target
 from interlock.rooms.jobs.revisions import EditJob, RefreshApproval
 from interlock.rooms.jobs.withdrawal import WithdrawVote

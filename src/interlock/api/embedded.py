@@ -13,7 +13,7 @@ from interlock.api.problem import problem_response
 from interlock.kernel.refusal import Fault
 from interlock.kernel.storage import StoreDown
 from interlock.rooms.identity.model import PRINCIPALS, Caller, Principal
-from interlock.rooms.identity.rules import EnsureLocalPerson
+from interlock.rooms.identity.principals import EnsureLocalPerson
 from interlock.service.keyring import Known
 from interlock.service.local_kernel import local_user
 from interlock.service.logs import Log

@@ -25,16 +25,10 @@ from interlock.rooms.identity.model import (
     Session,
     SignInLink,
 )
+from interlock.rooms.identity.principals import IssueKey, RemovePrincipal, RevokeKey, SetPrincipal
 from interlock.rooms.identity.queries import FoundSession
 from interlock.rooms.identity.refusals import NotFound
-from interlock.rooms.identity.rules import (
-    IssueKey,
-    RemovePrincipal,
-    RevokeKey,
-    SetPrincipal,
-    check_roles,
-    why_over,
-)
+from interlock.rooms.identity.rules import check_roles, why_over
 from interlock.rooms.identity.sessions import EndSession, MakeSignInLink
 from interlock.service.keyring import Known
 from interlock.service.service import Service

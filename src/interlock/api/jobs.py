@@ -22,6 +22,7 @@ from interlock.kernel.pages import Records
 from interlock.kernel.storage import Store
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs import queries
+from interlock.rooms.jobs.inbox_queries import Sought, search_jobs
 from interlock.rooms.jobs.model import (
     GRANTED_LABEL,
     Approval,
@@ -33,11 +34,10 @@ from interlock.rooms.jobs.model import (
     job_topic,
 )
 from interlock.rooms.jobs.rules import CancelJob, SubmitJob
-from interlock.rooms.jobs.search_queries import Sought, search_jobs
 from interlock.rooms.policy.action import Action, Failure, PeopleAsked, Priority, TargetRef
 from interlock.rooms.policy.language import Decision
 from interlock.rooms.policy.matching import topic_problem
-from interlock.rooms.policy.refusals import PolicyThrottled, denial
+from interlock.rooms.policy.model import PolicyThrottled, denial
 from interlock.rooms.policy.rules import NO_POLICY
 from interlock.service.keyring import Known
 from interlock.service.service import Service

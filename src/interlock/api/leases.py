@@ -22,10 +22,8 @@ from interlock.kernel.world import Command
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.leases import queries
 from interlock.rooms.leases.acquisition import AcquireLease
-from interlock.rooms.leases.endings import LeaveLeaseLine
-from interlock.rooms.leases.lines import ticket_topic
-from interlock.rooms.leases.model import Checkpoint, Lease, LeaseTerms, Mode, SetLeaseTerms
-from interlock.rooms.leases.refusals import LeaseHeld
+from interlock.rooms.leases.lines import LeaveLeaseLine, ticket_topic
+from interlock.rooms.leases.model import Checkpoint, Lease, LeaseHeld, LeaseTerms, Mode, SetLeaseTerms
 from interlock.rooms.leases.rules import Checked, CheckLease, RenewLease, ResumeLease, SuspendLease
 from interlock.rooms.leases.transfers import (
     CHECKPOINTS_KEPT,

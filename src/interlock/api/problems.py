@@ -22,15 +22,15 @@ from interlock.kernel.refusal import (
 from interlock.kernel.storage import StoreDown
 from interlock.rooms.admission import model as admission
 from interlock.rooms.conflicts import model as conflicts
-from interlock.rooms.effects import refusals as effects
+from interlock.rooms.effects import model as effects
 from interlock.rooms.events import model as relays
-from interlock.rooms.grants import refusals as grants
+from interlock.rooms.grants import model as grants
 from interlock.rooms.identity import refusals as identity
 from interlock.rooms.jobs import refusals as approvals
 from interlock.rooms.jobs import refusals as jobs
 from interlock.rooms.jobs.model import JOBS
-from interlock.rooms.leases import refusals as leases
-from interlock.rooms.policy import refusals as policy
+from interlock.rooms.leases import model as leases
+from interlock.rooms.policy import model as policy
 from interlock.rooms.workflows import model as workflows
 from interlock.service.compute_pool import TookTooLong
 from interlock.service.permits import SigningUnavailable

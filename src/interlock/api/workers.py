@@ -18,8 +18,9 @@ from interlock.kernel.codec.strict import Fault
 from interlock.kernel.wakes import Place
 from interlock.rooms.effects.model import Outcome, downstream_key, id_of_call
 from interlock.rooms.jobs.claims import Claimed, ClaimJob, ClaimJobs, NothingToClaim
-from interlock.rooms.jobs.completion import CompleteJob, FailJob, RetryJob
 from interlock.rooms.jobs.holds import (
+    CompleteJob,
+    FailJob,
     HolderCommand,
     ReleaseJob,
     RenewJob,
@@ -27,6 +28,7 @@ from interlock.rooms.jobs.holds import (
 from interlock.rooms.jobs.model import Job, JobState, claims_group
 from interlock.rooms.jobs.queries import topics_to_claim
 from interlock.rooms.jobs.refusals import FenceStale
+from interlock.rooms.jobs.rules import RetryJob
 from interlock.rooms.jobs.settlement import ReconcileCall
 from interlock.rooms.policy.matching import topic_problem, topic_test
 from interlock.service.keyring import Known

@@ -27,8 +27,7 @@ from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.hold import HoldState, RenewalThread
 from interlock.kernel.refusal import Fault, Refusal
 from interlock.rooms.jobs.claims import ClaimJob
-from interlock.rooms.jobs.completion import CompleteJob, FailJob
-from interlock.rooms.jobs.holds import Backoff, RenewJob
+from interlock.rooms.jobs.holds import Backoff, CompleteJob, FailJob, RenewJob
 from interlock.rooms.jobs.model import Job, JobState
 from interlock.rooms.jobs.rules import SubmitJob
 from interlock.rooms.policy.action import Action

@@ -128,7 +128,7 @@ def _signed_tasks(client: Interlock) -> Sequence[str]:
 
 def _public_key(given: str) -> str:
     """A public key from a file or the words themselves. Anything else stays here: it might be the private one."""
-    from interlock.rooms.grants.refusals import NotAPublicKey
+    from interlock.rooms.grants.model import NotAPublicKey
     from interlock.rooms.grants.signatures import read_public_key
 
     text = _key_text(given)

@@ -21,7 +21,7 @@ from typing import Any
 from interlock.drills.place import Caller, Place, PlaceUnfit, deployed, serving
 from interlock.drills.report import Answer, Check, Report, phase, report
 from interlock.rooms.identity.model import PrincipalKind, Role
-from interlock.rooms.identity.rules import RemovePrincipal, RevokeKey
+from interlock.rooms.identity.principals import RemovePrincipal, RevokeKey
 from interlock.service.operator import IssuedKey, issue_key
 from interlock.service.service import open_service
 from interlock.service.settings import settings_from

@@ -27,11 +27,11 @@ from typing import TypeVar
 import msgspec
 
 from interlock.kernel.batch import Pending, Waiting
+from interlock.kernel.clock import StoreTime
 from interlock.kernel.computation import Computing, NotComputed, compute_here
 from interlock.kernel.lane import BatchObserver, Lane, LaneParts, Trouble, Unobserved
 from interlock.kernel.refusal import CommandFailed, Overloaded, Refusal, StoreUnavailable
 from interlock.kernel.storage import BatchStore
-from interlock.kernel.store_time import StoreTime
 from interlock.kernel.wakes import Wakes
 from interlock.kernel.world import Command, NewId
 

@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from interlock.kernel.batch import Batch, Pending, Waiting
+from interlock.kernel.clock import StoreTime
 from interlock.kernel.computation import Compute
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import (
@@ -35,7 +36,6 @@ from interlock.kernel.storage import (
     WriteConflict,
     is_remembered,
 )
-from interlock.kernel.store_time import StoreTime
 from interlock.kernel.wakes import Wakes
 from interlock.kernel.world import NewId
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from interlock.rooms.policy import refusals
+from interlock.rooms.policy import model as policy
 from interlock.sdk.next_steps import in_python
 from interlock.wire.jobs import Decision
 from interlock.wire.problem import NextStep, Problem
@@ -419,7 +419,7 @@ def _sentence(text: str) -> str:
 
 def because(decision: Decision | None) -> str:
     """Which rule it was, and why; or that none matched."""
-    return refusals.because(decision.rule, decision.reason) if decision else refusals.because(None, None)
+    return policy.because(decision.rule, decision.reason) if decision else policy.because(None, None)
 
 
 def kept_text(value: object, characters_max: int, spell: Callable[[object], str] = str) -> str:

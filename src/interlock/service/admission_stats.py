@@ -15,11 +15,11 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from interlock.kernel.clock import utc_now
 from interlock.kernel.ids import new_id
 from interlock.rooms.admission.model import Counts, Tallied, Tally
 from interlock.rooms.admission.traffic import NONE, Subject, plus
 from interlock.service.metrics import OTHER, Registry
-from interlock.store.clock import utc_now
 
 OUTCOMES = ("admitted", "full", "unavailable", "throttled")
 _ONE: dict[str, Counts] = dict(

@@ -15,6 +15,7 @@ from datetime import datetime
 
 import msgspec
 
+from interlock.kernel.clock import utc_now
 from interlock.kernel.refusal import StoreUnavailable
 from interlock.kernel.storage import Store, StoreDown
 from interlock.rooms.identity.keys import SESSION_PREFIX, TokenParts, digest_of, id_of, token_parts
@@ -22,7 +23,6 @@ from interlock.rooms.identity.model import API_KEYS, PRINCIPALS, Caller, Princip
 from interlock.rooms.identity.queries import find_session
 from interlock.rooms.identity.refusals import Unauthenticated
 from interlock.rooms.identity.rules import check_key, check_session
-from interlock.store.clock import utc_now
 
 _RECENT_SECONDS = 1.0
 _KEPT_MAX = 10_000

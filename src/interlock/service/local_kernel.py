@@ -21,7 +21,7 @@ from interlock.kernel.refusal import LockBusy
 from interlock.kernel.storage import StoreHeld
 from interlock.kernel.world import Command
 from interlock.rooms.identity.model import Caller
-from interlock.rooms.identity.rules import EnsureLocalPerson
+from interlock.rooms.identity.principals import EnsureLocalPerson
 from interlock.service.settings import embedded_store, store_named
 from interlock.store import store_for
 

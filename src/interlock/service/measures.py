@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from interlock.kernel import pages
-from interlock.kernel.store_time import StoreTime
+from interlock.kernel.clock import StoreTime, utc_now
 from interlock.rooms.jobs.queries import Awaiting
 from interlock.service.metrics import Registry
-from interlock.store.clock import utc_now
 
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _WAITS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)

@@ -12,8 +12,8 @@ from interlock.rooms.audit.model import NoteStoreState
 from interlock.rooms.identity import queries
 from interlock.rooms.identity.keys import make_key
 from interlock.rooms.identity.model import EVERY_ROLE, PRINCIPALS, ApiKey, Principal, PrincipalKind, Role
+from interlock.rooms.identity.principals import BootstrapAdmin, IssueKey, RevokeKey
 from interlock.rooms.identity.refusals import NotFound
-from interlock.rooms.identity.rules import BootstrapAdmin, IssueKey, RevokeKey
 from interlock.rooms.policy.parser import parse_policy
 from interlock.rooms.policy.rules import ActivatePolicy
 from interlock.service.local_kernel import local_user

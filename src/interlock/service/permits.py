@@ -19,8 +19,16 @@ from interlock.kernel.refusal import Fault
 from interlock.kernel.storage import Store
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.jobs.model import Job
-from interlock.rooms.permits.model import DEPLOYMENT, KEY_RINGS, RING_ID, KeyRing, SigningKey
-from interlock.rooms.permits.rules import EnsureKey, NewKey, RotateKeys
+from interlock.rooms.permits.model import (
+    DEPLOYMENT,
+    KEY_RINGS,
+    RING_ID,
+    EnsureKey,
+    KeyRing,
+    NewKey,
+    RotateKeys,
+    SigningKey,
+)
 from interlock.rooms.permits.verification import Permit, b64decode, b64encode, signing_input
 
 _RECENT_SECONDS = 1.0

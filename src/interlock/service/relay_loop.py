@@ -24,7 +24,14 @@ from interlock.kernel.wakes import Wakes
 from interlock.kernel.world import Command
 from interlock.rooms.events import deliveries, queries
 from interlock.rooms.events.cloud_events import wants
-from interlock.rooms.events.deliveries import Tally
+from interlock.rooms.events.deliveries import (
+    Fenced,
+    ReleaseRelay,
+    SettleDeliveries,
+    TakeRelay,
+    Tally,
+    Trouble,
+)
 from interlock.rooms.events.model import (
     DEPLOYMENT,
     POSITIONS_TOPIC,
@@ -37,13 +44,6 @@ from interlock.rooms.events.model import (
     RelayLost,
     events_topic,
     relay_topic,
-)
-from interlock.rooms.events.relay_leases import (
-    Fenced,
-    ReleaseRelay,
-    SettleDeliveries,
-    TakeRelay,
-    Trouble,
 )
 from interlock.service.channel import (
     Channel,

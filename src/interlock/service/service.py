@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from interlock.kernel.clock import StoreTime
 from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.storage import Store
-from interlock.kernel.store_time import StoreTime
 from interlock.service.admission_stats import AdmissionStats
 from interlock.service.compute_pool import ComputePool, Judgements
 from interlock.service.event_feed import EventFeed

@@ -16,8 +16,8 @@ from interlock.kernel.refusal import Fault
 from interlock.rooms.identity import queries
 from interlock.rooms.identity.keys import LINK_PREFIX, digest_of, id_of, make_secret, token_of, token_parts
 from interlock.rooms.identity.model import PRINCIPAL_NAMES, Caller, Role, Session, SignInLink, account_id
+from interlock.rooms.identity.principals import EnsureLocalPerson
 from interlock.rooms.identity.refusals import LinkOver, Unauthenticated
-from interlock.rooms.identity.rules import EnsureLocalPerson
 from interlock.rooms.identity.sessions import (
     LINK_LASTS,
     SEEN_EVERY,

@@ -21,9 +21,9 @@ from interlock.kernel.record import micros
 from interlock.kernel.refusal import CommandFailed, Fault, LockBusy, Refusal, StoreUnavailable
 from interlock.kernel.storage import LockTimeout, Store, StoreDown
 from interlock.kernel.world import Command
-from interlock.rooms.admission.endings import RECLAIM_MAX
 from interlock.rooms.admission.queries import read_run, tenants_with_expired_runs
 from interlock.rooms.admission.rules import ForgetTallies, KeepTally, ReclaimSlots
+from interlock.rooms.admission.slots import RECLAIM_MAX
 from interlock.rooms.admission.traffic import ForgetTraffic, RollUpTallies
 from interlock.rooms.audit.model import NoteStoreState
 from interlock.rooms.effects.queries import count_ambiguous_by_tenant

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from interlock.kernel.clock import Clock, utc_now
 from interlock.kernel.idempotency import KEPT_ANSWERS
 from interlock.kernel.pages import limited, readable, report
 from interlock.kernel.record import Key, Kind, Params, Pick, Reads, Record, from_micros, micros
@@ -22,7 +23,6 @@ from interlock.kernel.store_state import FRESH, StoreState, raised_floor
 from interlock.kernel.world import Changes
 from interlock.store import statements
 from interlock.store.catalogue import migrations, named_sql
-from interlock.store.clock import Clock, utc_now
 from interlock.store.sqlite.batch import rows_of
 from interlock.store.sqlite.driver import connect, is_taken, roll_back
 

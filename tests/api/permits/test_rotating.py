@@ -9,8 +9,7 @@ import pytest
 
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.refusals import Forbidden
-from interlock.rooms.permits.model import KeyRing
-from interlock.rooms.permits.rules import EnsureKey, NewKey, RotateKeys
+from interlock.rooms.permits.model import EnsureKey, KeyRing, NewKey, RotateKeys
 from tests.rooms.jobs.job_client import JobClient
 
 

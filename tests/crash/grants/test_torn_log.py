@@ -18,7 +18,7 @@ from interlock.rooms.grants.claims import ClaimGrant, NotClaimed
 from interlock.rooms.grants.model import GRANTS
 from interlock.rooms.grants.rules import IssueGrant
 from interlock.rooms.identity.model import Caller
-from interlock.rooms.identity.rules import EnsureLocalPerson
+from interlock.rooms.identity.principals import EnsureLocalPerson
 from interlock.store.sqlite import SqliteStore
 from tests.harness.soak import dose
 from tests.harness.store_places import serving

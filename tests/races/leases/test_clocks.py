@@ -18,7 +18,7 @@ from tests.races.deployment import Deployment
 _SHIFTED = """
 import sys, time
 from datetime import timedelta
-from interlock.store import clock
+from interlock.kernel import clock
 ahead, right, now = {seconds}, time.time, clock.utc_now
 time.time = lambda: right() + ahead
 clock.utc_now = lambda: now() + timedelta(seconds=ahead)

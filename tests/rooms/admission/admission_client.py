@@ -6,10 +6,10 @@ from typing import Any
 
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import Refusal
-from interlock.rooms.admission.endings import RECLAIM_MAX
 from interlock.rooms.admission.model import GATES, TENANT_SCOPE, Gate, GateFull, Run, workflow_scope
 from interlock.rooms.admission.queries import tenant_gate
 from interlock.rooms.admission.rules import LeaveLine, ReclaimSlots, StartRun
+from interlock.rooms.admission.slots import RECLAIM_MAX
 from interlock.rooms.identity.model import Caller
 from tests.harness.in_process_api import InProcessApi, Seen
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from interlock.rooms.admission.gates import LINE_MAX, TICKET_SECONDS
 from interlock.rooms.admission.model import GATES, place_topic
+from interlock.rooms.admission.slots import LINE_MAX, TICKET_SECONDS
 from tests.rooms.admission.admission_client import AdmissionClient, word
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from interlock.rooms.admission.gates import retry_after
 from interlock.rooms.admission.model import TENANT_SCOPE, Gate
+from interlock.rooms.admission.slots import retry_after
 from tests.rooms.admission.admission_client import AdmissionClient
 
 

@@ -12,12 +12,11 @@ from interlock.rooms.conflicts.model import SAFEST, Affected, Conflict, Conflict
 from interlock.rooms.effects.model import Effect, EffectState, Outcome
 from interlock.rooms.effects.settlement import ResolveEffect
 from interlock.rooms.identity.model import Caller
-from interlock.rooms.jobs.completion import RetryJob
 from interlock.rooms.jobs.model import Approval, Job, JobState, Requirement, Verdict
 from interlock.rooms.jobs.revisions import RefreshApproval
-from interlock.rooms.jobs.rules import CancelJob
+from interlock.rooms.jobs.rules import CancelJob, RetryJob
 from interlock.rooms.jobs.settlement import Concerned, ResolveDoubt, Settlement, steps_of
-from interlock.rooms.leases.endings import EndLeaseInConflict, SettleLease
+from interlock.rooms.leases.lines import EndLeaseInConflict, SettleLease
 from interlock.rooms.leases.model import Lease, LeaseState, Mode
 from interlock.rooms.policy.action import Action
 

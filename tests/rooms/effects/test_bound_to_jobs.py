@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.rooms.effects.model import PermitClaims
-from interlock.rooms.effects.refusals import PermitMismatch
+from interlock.rooms.effects.model import PermitClaims, PermitMismatch
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.refusals import Forbidden
 from interlock.rooms.jobs.effect_begin import BeginEffect

@@ -10,6 +10,13 @@ import pytest
 
 from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel
+from interlock.rooms.events.deliveries import (
+    Fenced,
+    ReleaseRelay,
+    SettleDeliveries,
+    TakeRelay,
+    Trouble,
+)
 from interlock.rooms.events.model import (
     BROKER,
     DELIVERIES,
@@ -20,13 +27,6 @@ from interlock.rooms.events.model import (
     RelayGone,
     RelayHeld,
     RelayLost,
-)
-from interlock.rooms.events.relay_leases import (
-    Fenced,
-    ReleaseRelay,
-    SettleDeliveries,
-    TakeRelay,
-    Trouble,
 )
 from interlock.store.memory import MemoryStore
 

@@ -10,8 +10,8 @@ import msgspec
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
 from interlock.rooms.grants.claims import ClaimGrant
-from interlock.rooms.grants.matches import LatestGrants
 from interlock.rooms.grants.model import Grant
+from interlock.rooms.grants.uses import LatestGrants
 from interlock.rooms.identity.model import Caller
 from tests.rooms.grants.conftest import Granting
 

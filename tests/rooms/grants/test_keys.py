@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from interlock.rooms.grants.refusals import NotAPublicKey
+from interlock.rooms.grants.model import NotAPublicKey
 from interlock.rooms.grants.signatures import fingerprint_of, read_public_key
 
 KEY = Ed25519PrivateKey.generate().public_key()

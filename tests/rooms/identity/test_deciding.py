@@ -16,16 +16,16 @@ from interlock.rooms.identity.model import (
     PrincipalKind,
     Role,
 )
-from interlock.rooms.identity.refusals import Forbidden, NotFound, Unauthenticated
-from interlock.rooms.identity.rules import (
+from interlock.rooms.identity.principals import (
     BootstrapAdmin,
     EnsureLocalPerson,
     IssueKey,
     RemovePrincipal,
     RevokeKey,
     SetPrincipal,
-    caller_reads,
 )
+from interlock.rooms.identity.refusals import Forbidden, NotFound, Unauthenticated
+from interlock.rooms.identity.rules import caller_reads
 from tests.harness.in_process_api import InProcessApi
 
 TENANT = "default"

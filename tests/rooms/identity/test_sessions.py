@@ -11,6 +11,7 @@ import pytest
 from interlock.kernel.ids import new_id
 from interlock.kernel.storage import Transaction
 from interlock.rooms.identity.model import API_KEYS, Caller, PrincipalKind, Role
+from interlock.rooms.identity.principals import EnsureLocalPerson, RemovePrincipal, RevokeKey, SetPrincipal
 from interlock.rooms.identity.refusals import (
     Forbidden,
     KindMismatch,
@@ -20,7 +21,6 @@ from interlock.rooms.identity.refusals import (
     SignInRefused,
     Unauthenticated,
 )
-from interlock.rooms.identity.rules import EnsureLocalPerson, RemovePrincipal, RevokeKey, SetPrincipal
 from interlock.rooms.identity.sessions import EndSession, ForgetSessions
 from interlock.service.operator import revoke_key
 from interlock.service.sessions import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.rooms.jobs import search_queries
+from interlock.rooms.jobs import inbox_queries
 from tests.harness.in_process_api import InProcessApi
 
 POLICY = """
@@ -59,8 +59,8 @@ async def test_the_beginning_of_an_id_is_looked_up_and_not_searched_for(
     await api.policy(POLICY)
     ada, bot = await api.person("ada"), await api.agent("bot")
     jobs = [await api.submit(bot, topic="mail.send") for _ in range(6)]
-    monkeypatch.setattr(search_queries, "_ROWS_A_LOOK", 2)
-    monkeypatch.setattr(search_queries, "_LOOKS_A_PAGE", 1)
+    monkeypatch.setattr(inbox_queries, "_ROWS_A_SEARCH", 2)
+    monkeypatch.setattr(inbox_queries, "_LOOKS_A_SEARCH", 1)
 
     page = await api.get(f"jobs?q={jobs[3]}", ada)
     assert [item["id"] for item in page["items"]] == [jobs[3]]
@@ -75,8 +75,8 @@ async def test_a_page_of_a_search_looks_at_a_bounded_number_of_jobs_and_says_whe
     oldest = await api.submit(bot, topic="pay", payload={"to": "Acme"})
     for _ in range(6):
         await api.submit(bot, topic="mail.send")
-    monkeypatch.setattr(search_queries, "_ROWS_A_LOOK", 2)
-    monkeypatch.setattr(search_queries, "_LOOKS_A_PAGE", 1)
+    monkeypatch.setattr(inbox_queries, "_ROWS_A_SEARCH", 2)
+    monkeypatch.setattr(inbox_queries, "_LOOKS_A_SEARCH", 1)
 
     page = await api.get("jobs?q=acme", ada)
     assert not page["items"]

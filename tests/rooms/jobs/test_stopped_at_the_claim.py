@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from interlock.rooms.jobs.claims import UNCLEAR_SECONDS
 from interlock.rooms.jobs.model import JOBS
-from interlock.rooms.jobs.permission import UNCLEAR_SECONDS
 from tests.harness.costly_expression import COSTLY, TOO_MUCH
 from tests.rooms.jobs.job_client import WORKABLE, JobClient
 

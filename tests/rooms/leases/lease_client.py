@@ -7,8 +7,7 @@ from typing import Any
 from interlock.rooms.identity.keys import digest_of
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.leases.acquisition import Acquired, AcquireLease
-from interlock.rooms.leases.model import Mode
-from interlock.rooms.leases.refusals import LeaseHeld
+from interlock.rooms.leases.model import LeaseHeld, Mode
 from tests.harness.in_process_api import InProcessApi, Seen
 
 NAMES = ("ann", "bob", "cyd")

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.refusals import NotFound
-from interlock.rooms.leases.endings import LeaveLeaseLine
+from interlock.rooms.leases.lines import LeaveLeaseLine
 from interlock.rooms.leases.rules import RenewLease
 from tests.rooms.leases.lease_client import LeaseClient
 

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from interlock.cli.main import main
+from interlock.kernel.clock import SteadyClock, StoreTime, utc_now
 from interlock.kernel.ids import new_id
 from interlock.kernel.record import Reads
-from interlock.kernel.store_time import StoreTime
 from interlock.kernel.world import Command, World
 from interlock.rooms.permits.verification import verify_permit
 from interlock.sdk.client import Interlock
-from interlock.store.clock import SteadyClock, utc_now
 from tests.harness.store_places import ShiftedClock, SqlitePlace, serving
 from tests.store.sqlite.test_clock_set_back import WhatTime, times
 

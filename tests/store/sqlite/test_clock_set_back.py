@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 
+from interlock.kernel.clock import utc_now
 from interlock.kernel.record import Reads
 from interlock.kernel.world import Command, World
-from interlock.store.clock import utc_now
 from tests.harness.store_places import Server, SqlitePlace, serving
 from tests.kernel.counter_room import COUNTERS, TENANT, Counter, once
 

@@ -95,7 +95,7 @@ class LocalGate:
 
     def begin(self, attempt: Attempt) -> Begun:
         """Consume what permits it and record that the command is about to run, or neither."""
-        from interlock.rooms.effects.refusals import GrantMissing
+        from interlock.rooms.effects.model import GrantMissing
         from interlock.rooms.jobs.effect_begin import BeginEffect
 
         command = BeginEffect(

@@ -15,28 +15,6 @@ import msgspec
 from interlock.kernel.record import Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.admission.endings import (
-    audit,
-    check_holds,
-    check_may_end,
-    end_run,
-    expired,
-    find_run,
-    gates_of_expired,
-    operated,
-    reclaim,
-)
-from interlock.rooms.admission.gates import (
-    LINE_MAX,
-    ahead_of,
-    gate_of,
-    has_room,
-    leave_line,
-    retry_after,
-    stand_in_line,
-    take_slot,
-    wake_next,
-)
 from interlock.rooms.admission.model import (
     GATES,
     LIMITS,
@@ -52,6 +30,26 @@ from interlock.rooms.admission.model import (
     Tally,
     gate_id,
     workflow_scope,
+)
+from interlock.rooms.admission.slots import (
+    LINE_MAX,
+    ahead_of,
+    audit,
+    check_holds,
+    check_may_end,
+    end_run,
+    expired,
+    find_run,
+    gate_of,
+    gates_of_expired,
+    has_room,
+    leave_line,
+    operated,
+    reclaim,
+    retry_after,
+    stand_in_line,
+    take_slot,
+    wake_next,
 )
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Role

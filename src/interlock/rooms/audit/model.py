@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -47,46 +47,62 @@ class StoreNote(Record, frozen=True, kw_only=True):
 STORE_NOTES = Kind("store_note", StoreNote, table="store_notes")
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """What a room wants remembered. `outcome` is `done`, or the name of the refusal."""
-
-    tenant: str
-    actor: str
-    action: str
-    subject: str
-    outcome: str = "done"
-    subject_version: int | None = None
-    rule: str | None = None
-    hash: str | None = None
-    request_id: str | None = None
-    details: dict[str, Any] = {}
-
-
+_NO_DETAILS: Mapping[str, Any] = {}
 # A fence lets its reader act, so only its holder is shown it: never in what others read.
 _FENCES = frozenset({"fence", "current_fence"})
 
 
-def without_fences(facts: dict[str, Any]) -> dict[str, Any]:
+def without_fences(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Facts as the audit, the events and the webhooks tell them."""
     return {name: fact for name, fact in facts.items() if name not in _FENCES}
 
 
-def note(world: World, noted: Note) -> None:
-    """Write an audit entry with the batch's clock."""
+class Accountable(Protocol):
+    """Who an audit entry names: a caller, or an `Author`."""
+
+    @property
+    def tenant(self) -> str: ...
+    @property
+    def principal(self) -> str: ...
+    @property
+    def request_id(self) -> str | None: ...
+
+
+class Author(msgspec.Struct, frozen=True, kw_only=True):
+    """An author that is not a caller: by default Interlock itself, in a sweep."""
+
+    tenant: str
+    principal: str = "interlock"
+    request_id: str | None = None
+
+
+def note(
+    world: World,
+    by: Accountable,
+    action: str,
+    subject: str,
+    *,
+    outcome: str = "done",
+    subject_version: int | None = None,
+    subject_hash: str | None = None,
+    rule: str | None = None,
+    details: Mapping[str, Any] = _NO_DETAILS,
+) -> None:
+    """Write an audit entry with the batch's clock. `outcome` is `done`, or the name of the refusal."""
     entry = AuditEntry(
-        tenant=noted.tenant,
+        tenant=by.tenant,
         id=world.new_id("aud"),
         version=1,
         at=world.now,
-        actor=noted.actor,
-        action=noted.action,
-        subject=noted.subject,
-        outcome=noted.outcome,
-        subject_version=noted.subject_version,
-        rule=noted.rule,
-        hash=noted.hash,
-        request_id=noted.request_id,
-        details=without_fences(noted.details),
+        actor=by.principal,
+        action=action,
+        subject=subject,
+        outcome=outcome,
+        subject_version=subject_version,
+        rule=rule,
+        hash=subject_hash,
+        request_id=by.request_id,
+        details=without_fences(details),
     )
     world.add(AUDIT, entry)
 
@@ -126,5 +142,4 @@ class NoteStoreState(Command[StoreState], frozen=True, kw_only=True):
 
     def _note(self, world: World, action: str, facts: Mapping[str, object]) -> None:
         given = {name: value for name, value in facts.items() if value is not None}
-        noted = Note(tenant=self.tenant, actor=self.actor, action=action, subject="store", details=given)
-        note(world, noted)
+        note(world, Author(tenant=self.tenant, principal=self.actor), action, "store", details=given)

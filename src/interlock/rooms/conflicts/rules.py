@@ -13,7 +13,7 @@ import msgspec
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import note
 from interlock.rooms.conflicts.model import (
     CONFLICTS,
     GROUPS,
@@ -197,14 +197,10 @@ class ResolveConflict(Command[Conflict], frozen=True, kw_only=True):
         facts = {"resolution": self.resolution.value, "carried_out": carried_out}
         note(
             world,
-            Note(
-                tenant=conflict.tenant,
-                actor=self.caller.principal,
-                action="conflict_resolve",
-                subject=conflict.id,
-                subject_version=conflict.version,
-                request_id=self.caller.request_id,
-                details={**facts, "note": self.note},
-            ),
+            self.caller,
+            "conflict_resolve",
+            conflict.id,
+            subject_version=conflict.version,
+            details={**facts, "note": self.note},
         )
         announce(world, conflict.tenant, "conflict.resolved", conflict.id, facts)

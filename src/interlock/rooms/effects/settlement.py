@@ -1,7 +1,11 @@
-"""How effects end: committed, failed, ambiguous, or resolved by a person who knows."""
+"""How effects end: committed, failed, ambiguous, or resolved by a person who knows.
+
+Each end writes audit entries, events and conflicts in the same decision.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,31 +14,33 @@ import msgspec
 from interlock.kernel.record import NOTHING, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
+from interlock.rooms.audit.model import Author, note
+from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
+from interlock.rooms.conflicts.rules import conflict_of_repeat, record_repeat, repeat_reads
 from interlock.rooms.effects.model import (
     EFFECTS,
+    INLINE_BYTES_MAX,
     NULL,
+    RESULTS,
     TRANSITIONS,
     Doubt,
     Effect,
+    EffectFenceStale,
+    EffectNotActionable,
+    EffectOfCall,
+    EffectResult,
     EffectState,
     Outcome,
     Resolved,
+    StoredResult,
     job_of_call,
 )
-from interlock.rooms.effects.records import (
-    applying_reads,
-    doubt,
-    end_applying,
-    find_effect,
-    kept_result,
-    record_effect,
-    record_late,
-    record_outlived,
-)
-from interlock.rooms.effects.refusals import EffectFenceStale, EffectNotActionable, EffectOfCall
+from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Principal, PrincipalKind, Role
-from interlock.rooms.identity.refusals import Forbidden, PeopleOnly
+from interlock.rooms.identity.refusals import Forbidden, NotFound, PeopleOnly
 from interlock.rooms.identity.rules import caller_reads, require
+from interlock.rooms.leases.model import LEASES, Lease, LeaseState
+from interlock.rooms.leases.model import TRANSITIONS as LEASE_TRANSITIONS
 
 if TYPE_CHECKING:
     from interlock.rooms.conflicts.model import Repeat
@@ -205,14 +211,14 @@ class FailEffect(_SettleEffect, frozen=True, kw_only=True):
 def _applying_reads(effect: Effect) -> Reads:
     if effect.lease is None:
         return NOTHING
-    from interlock.rooms.effects.records import applying_reads
+    from interlock.rooms.effects.settlement import applying_reads
 
     return applying_reads(effect)
 
 
 def _end_applying(world: World, effect: Effect) -> None:
     if effect.lease is not None:
-        from interlock.rooms.effects.records import end_applying
+        from interlock.rooms.effects.settlement import end_applying
 
         end_applying(world, effect)
 
@@ -328,3 +334,118 @@ class SweepOverdueEffects(Command[int], frozen=True, kw_only=True):
             record_outlived(world, marked)
             record_effect(world, marked, None, "doubt", why="it neither committed nor failed in time")
         return len(overdue)
+
+
+def find_effect(world: World, tenant: str, action_id: str) -> Effect:
+    effect = world.get(EFFECTS, tenant, action_id)
+    if effect is None:
+        raise NotFound("effect", action_id)
+    return effect
+
+
+def kept_result(world: World, effect: Effect, result: msgspec.Raw) -> dict[str, Any]:
+    """The fields that keep a result: in the record, or beside it with a pointer if it is large."""
+    size = len(result)
+    if size <= INLINE_BYTES_MAX:
+        return {"result": result, "stored_result": None}
+    digest = f"sha256:{hashlib.sha256(bytes(result)).hexdigest()}"
+    stored = EffectResult(
+        tenant=effect.tenant,
+        id=world.new_id("res"),
+        action_id=effect.id,
+        digest=digest,
+        size=size,
+        result=result,
+    )
+    world.add(RESULTS, stored)
+    return {"result": NULL, "stored_result": StoredResult(id=stored.id, digest=digest, size=size)}
+
+
+def doubt(world: World, effect: Effect, why: Doubt) -> Effect:
+    """Make an effect ambiguous. Its lease, if it has one, stays `applying`: something may be half done."""
+    state = TRANSITIONS[effect.state, "doubt"]
+    return world.put(EFFECTS, msgspec.structs.replace(effect, state=state, doubt=why))
+
+
+_EVENTS = {
+    "begin": "effect.begun",
+    "commit": "effect.committed",
+    "fail": "effect.failed",
+    "doubt": "effect.ambiguous",
+    "resolve": "effect.resolved",
+}
+
+
+def record_effect(world: World, effect: Effect, by: Caller | None, verb: str, **details: Any) -> None:
+    """Audit and announce a change of an effect; `by` is None if time made it."""
+    facts: dict[str, Any] = {"state": effect.state.value, "fence": effect.fence, **details}
+    note(
+        world,
+        by or Author(tenant=effect.tenant),
+        f"effect_{verb}",
+        effect.id,
+        subject_version=effect.version,
+        subject_hash=effect.request_hash,
+        details=facts,
+    )
+    facts |= {"job_id": effect.job_id, "begun_by": effect.begun_by, "downstream_key": effect.downstream_key}
+    announce(world, effect.tenant, _EVENTS[verb], effect.id, facts)
+
+
+def record_late(world: World, effect: Effect, by: Caller, verb: str, fence: int) -> None:
+    """Audit that an attempt came too late to settle its effect."""
+    note(
+        world,
+        by,
+        f"effect_{verb}_refused",
+        effect.id,
+        outcome="EffectFenceStale",
+        details={"fence": fence, "current_fence": effect.fence, "state": effect.state.value},
+    )
+
+
+_HOW_IT_ENDED = {LeaseState.RELEASED: "released the lease", LeaseState.HANDED_OFF: "handed the lease on"}
+
+
+def applying_reads(effect: Effect) -> Reads:
+    """The lease that an effect keeps in `applying`, and the record for the case that it ran out."""
+    if effect.lease is None:
+        return NOTHING
+    own = Reads(own=(LEASES.key(effect.tenant, effect.lease.id),))
+    return own | repeat_reads(_outlived(effect, effect.lease.resource))
+
+
+def end_applying(world: World, effect: Effect) -> None:
+    """Its lease is no longer changing anything; if the lease ran out meanwhile, that is a conflict."""
+    lease = _lease_of(world, effect)
+    if lease is None:
+        return
+    # A conflict that the effect did not answer is still there for the owner's next renewal.
+    state = LEASE_TRANSITIONS.get((lease.state, "applied_in_conflict" if lease.conflict_id else "applied"))
+    if lease.is_live_at(world.now) and state is not None:
+        world.put(LEASES, msgspec.structs.replace(lease, state=state))
+    record_outlived(world, effect)
+
+
+def record_outlived(world: World, effect: Effect) -> None:
+    """Record, once, that a lease ran out while the result of an effect under it was pending."""
+    lease = _lease_of(world, effect)
+    if lease is None or lease.is_live_at(world.now):
+        return
+    if conflict_of_repeat(world, _outlived(effect, lease.resource)) is not None:
+        return
+    left = _HOW_IT_ENDED.get(lease.state, "lost the lease")
+    ended_at = lease.ended_at or lease.expires_at
+    owner = Competing(actor=lease.owner, at=ended_at, what=left)
+    actor = Competing(actor=effect.begun_by, at=effect.begun_at, what=f"{effect.id} was in progress")
+    affected = Affected(effect=effect.id, lease=lease.id, job=effect.job_id)
+    record_repeat(world, _outlived(effect, lease.resource), (owner, actor), affected)
+
+
+def _lease_of(world: World, effect: Effect) -> Lease | None:
+    return world.get(LEASES, effect.tenant, effect.lease.id) if effect.lease else None
+
+
+def _outlived(effect: Effect, resource: str) -> Repeat:
+    kind = ConflictKind.LEASE_EXPIRED_WITH_RESULT_PENDING
+    return Repeat(tenant=effect.tenant, kind=kind, target=resource, actor=effect.id)

@@ -11,7 +11,7 @@ import msgspec
 from interlock.kernel.record import Pick, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import note
 from interlock.rooms.events.model import (
     DELIVERIES,
     RELAYS,
@@ -174,9 +174,7 @@ class Redeliver(Command[Delivery], frozen=True, kw_only=True):
         again = msgspec.structs.replace(
             letter, state=DeliveryState.WAITING, attempts=0, since=world.now, next_attempt_at=world.now
         )
-        note(world, Note(tenant=self.by.tenant, actor=self.by.principal, action="webhook_redeliver",
-                         subject=self.webhook_id, request_id=self.by.request_id,
-                         details={"event_id": self.event_id}))  # fmt: skip
+        note(world, self.by, "webhook_redeliver", self.webhook_id, details={"event_id": self.event_id})
         world.wake(relay_topic(self.by.tenant, self.webhook_id))
         return world.put(DELIVERIES, again)
 
@@ -190,8 +188,6 @@ def _find(world: World, tenant: str, webhook_id: str) -> Webhook:
 
 def _record(world: World, by: Caller, action: str, webhook: Webhook) -> None:
     """Audit a change, never a secret, and wake the relays."""
-    note(world, Note(tenant=by.tenant, actor=by.principal, action=action, subject=webhook.id,
-                     request_id=by.request_id,
-                     details={"url": webhook.url, "types": list(webhook.types)}))  # fmt: skip
+    note(world, by, action, webhook.id, details={"url": webhook.url, "types": list(webhook.types)})
     world.wake(RELAYS_TOPIC)
     world.wake(relay_topic(webhook.tenant, webhook.id))

@@ -15,7 +15,6 @@ import msgspec
 from interlock.kernel.record import PICKED_MAX, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, Deferred, NotLoaded, World
-from interlock.rooms.grants.matches import START, LatestGrants, OpenGrants
 from interlock.rooms.grants.model import (
     GRANT_TERMS,
     GRANT_USES,
@@ -26,6 +25,9 @@ from interlock.rooms.grants.model import (
     GrantUse,
 )
 from interlock.rooms.grants.uses import (
+    START,
+    LatestGrants,
+    OpenGrants,
     approver_reads,
     args_digest,
     candidate_reads,

@@ -10,28 +10,33 @@ from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
 from interlock.rooms.events.model import announce
-from interlock.rooms.grants.matches import OverdueGrants, misfit_of_signature, needs_signature
 from interlock.rooms.grants.model import (
     GRANT_TERMS,
     GRANTS,
     SIGNERS,
     TERMS_ID,
     TRANSITIONS,
-    Grant,
-    GrantState,
-    Pin,
-    Signature,
-    SpendLimit,
-)
-from interlock.rooms.grants.refusals import (
     BadGrantMoment,
     BadGrantTime,
     BadSignature,
+    Grant,
     GrantExists,
     GrantOver,
+    GrantState,
+    Pin,
+    Signature,
     SignatureRequired,
+    SpendLimit,
 )
-from interlock.rooms.grants.uses import grants_topic, record, record_expiry, record_refused
+from interlock.rooms.grants.uses import (
+    OverdueGrants,
+    grants_topic,
+    misfit_of_signature,
+    needs_signature,
+    record,
+    record_expiry,
+    record_refused,
+)
 from interlock.rooms.identity.model import Caller, Principal, PrincipalKind, Role
 from interlock.rooms.identity.refusals import NotFound, PeopleOnly
 from interlock.rooms.identity.rules import caller_reads, identify, require

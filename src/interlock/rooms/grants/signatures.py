@@ -11,8 +11,15 @@ import msgspec
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.grants.model import GRANT_TERMS, SIGNERS, TERMS_ID, GrantTerms, Signer
-from interlock.rooms.grants.refusals import NotAPublicKey, SignerTaken
+from interlock.rooms.grants.model import (
+    GRANT_TERMS,
+    SIGNERS,
+    TERMS_ID,
+    GrantTerms,
+    NotAPublicKey,
+    Signer,
+    SignerTaken,
+)
 from interlock.rooms.grants.uses import record
 from interlock.rooms.identity.model import PRINCIPALS, Caller, PrincipalKind
 from interlock.rooms.identity.refusals import NotFound

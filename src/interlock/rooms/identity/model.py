@@ -44,8 +44,8 @@ OWNERS_MAX = 8
 class Principal(Record, frozen=True, kw_only=True):
     """Who may act. `owner` is whom it acts for; `owners` is everybody above it, the nearest first.
 
-    `owners` is kept up to date by commands that change an owner further up (`rooms/identity/owners.py`), so that one
-    record says which person a principal is. `provider` is the identity provider that vouches for a person, and
+    `owners` is kept up to date by commands that change an owner further up (`rooms/identity/principals.py`), so that
+    one record says which person a principal is. `provider` is the identity provider that vouches for a person, and
     `subject` is how that provider names them: the two belong to this principal for good.
     """
 

@@ -16,7 +16,7 @@ import msgspec
 from interlock.kernel.record import Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.identity.model import (
     API_KEYS,
     PRINCIPAL_NAMES,
@@ -455,13 +455,11 @@ def _note(
 ) -> None:
     tenant, actor, about = subject
     given = {name: value for name, value in details.items() if value is not None}
-    noted = Note(
-        tenant=tenant,
-        actor=actor,
-        action=action,
-        subject=about,
+    note(
+        world,
+        Author(tenant=tenant, principal=actor, request_id=request_id or None),
+        action,
+        about,
         outcome=outcome,
-        request_id=request_id or None,
         details=given,
     )
-    note(world, noted)

@@ -21,13 +21,14 @@ from interlock.rooms.effects.model import (
     TRANSITIONS,
     Doubt,
     Effect,
+    EffectAmbiguous,
+    EffectInProgress,
     EffectState,
     EffectTarget,
     downstream_key,
     id_of_call,
 )
-from interlock.rooms.effects.records import doubt, kept_result, record_effect
-from interlock.rooms.effects.refusals import EffectAmbiguous, EffectInProgress
+from interlock.rooms.effects.settlement import doubt, kept_result, record_effect
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.jobs.model import JOBS, Job, JobState
 from interlock.rooms.jobs.model import TRANSITIONS as JOB_TRANSITIONS

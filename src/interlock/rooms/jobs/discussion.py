@@ -1,6 +1,7 @@
-"""What people and the submitter say of a request: comments, and questions back. Neither changes its state.
+"""Comments on a request, questions to its submitter, and looks at it. None of them changes its state.
 
-A question is open until its submitter comments or the request is edited, whichever comes first.
+A question is open until its submitter comments or the request is edited, whichever comes first. A look is shown to
+the other people who have the request open; it is not audited.
 """
 
 from __future__ import annotations
@@ -15,28 +16,22 @@ from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import Caller, Principal, PrincipalKind, Role, all_folded
 from interlock.rooms.identity.refusals import NotFound, PeopleOnly
-from interlock.rooms.identity.rules import caller_reads, check_roles, identify
+from interlock.rooms.identity.rules import caller_reads, check_roles, identify, require
 from interlock.rooms.jobs.approvals import check_time, require_person
-from interlock.rooms.jobs.model import (
-    COMMENTS_MAX,
-    DISCUSSIONS,
-    JOBS,
-    Comment,
-    CommentKind,
-    Discussion,
-    Job,
-    JobState,
-)
+from interlock.rooms.jobs.audience import COMMENTS_MAX, Audience, Comment, CommentKind, Discussion
+from interlock.rooms.jobs.model import AUDIENCES, DISCUSSIONS, JOBS, Job, JobState
 from interlock.rooms.jobs.records import (
     DECISION_REFUSALS,
     announce_job,
     find_job,
+    mention_job,
     record_change,
     record_refusal,
 )
 from interlock.rooms.jobs.refusals import CommentsFull, NotActionable
 
 _COMMENTERS = (Role.SUBMIT, Role.REVIEW, Role.OPERATE, Role.ADMIN)
+_READERS = (Role.SUBMIT, Role.REVIEW, Role.OPERATE, Role.AUDIT, Role.ADMIN)
 _EVENTS = {CommentKind.COMMENT: "approval.commented", CommentKind.ASK: "approval.asked"}
 
 
@@ -129,3 +124,32 @@ class AddComment(Command[Commented], frozen=True, kw_only=True):
             via=self.caller.via,
             answers=is_theirs and self.kind is CommentKind.COMMENT,
         )
+
+
+class LookAtRequest(Command[Audience], frozen=True, kw_only=True):
+    """Say that this person has a request open. Others hear of it once per round (`approval.opened`)."""
+
+    caller: Caller
+    job_id: str
+
+    def reads(self) -> Reads:
+        tenant = self.caller.tenant
+        return caller_reads(self.caller) | Reads(
+            own=(AUDIENCES.key(tenant, self.job_id),), see=(JOBS.key(tenant, self.job_id),)
+        )
+
+    def decide(self, world: World) -> Audience:
+        by = require(world, self.caller, *_READERS)
+        if by.kind is not PrincipalKind.PERSON:
+            raise PeopleOnly(by.id, by.kind.value)
+        job = find_job(world, self.caller.tenant, self.job_id)
+        if job.approval is None:
+            raise NotFound("approval", job.id, "no decision is asked for, so there is nothing to look at")
+        known = world.get(AUDIENCES, job.tenant, job.id) or Audience(tenant=job.tenant, id=job.id)
+        seen = known.with_look(by.id, world.now, job.approval.round)
+        if seen is known:
+            return known
+        before = known.viewer(by.id)
+        if before is None or before.round != job.approval.round:
+            mention_job(world, job, "approval.opened", by=by.id, round=job.approval.round)
+        return world.put(AUDIENCES, seen)

@@ -22,24 +22,21 @@ from interlock.rooms.effects.model import (
     NULL,
     TRANSITIONS,
     TTL_SECONDS_DEFAULT,
+    ActionIdReused,
     Effect,
+    EffectAmbiguous,
+    EffectInProgress,
+    EffectOfCall,
     EffectState,
     EffectTarget,
+    GrantMissing,
     GrantRef,
     LeaseRef,
     PermitClaims,
     downstream_key,
     job_of_call,
 )
-from interlock.rooms.effects.records import record_effect
-from interlock.rooms.effects.refusals import (
-    ActionIdReused,
-    EffectAmbiguous,
-    EffectInProgress,
-    EffectOfCall,
-    GrantMissing,
-)
-from interlock.rooms.effects.settlement import BEGINNERS
+from interlock.rooms.effects.settlement import BEGINNERS, record_effect
 from interlock.rooms.grants.claims import ClaimGrant, NotClaimed, asks_for_more
 from interlock.rooms.grants.model import GRANTS
 from interlock.rooms.grants.uses import args_digest

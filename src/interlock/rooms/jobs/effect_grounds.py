@@ -7,15 +7,17 @@ import msgspec
 from interlock.kernel.record import NOTHING, Key, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import note
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import conflict_of_repeat, record_repeat, repeat_reads
-from interlock.rooms.effects.model import EffectTarget, LeaseRef, PermitClaims
-from interlock.rooms.effects.refusals import (
+from interlock.rooms.effects.model import (
     ActionIdReused,
     EffectAmbiguous,
+    EffectTarget,
     GrantMissing,
     JobNotHeld,
+    LeaseRef,
+    PermitClaims,
     PermitMismatch,
     Superseded,
 )
@@ -23,10 +25,16 @@ from interlock.rooms.grants.uses import record_refused
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs.model import JOBS, Job, JobState
-from interlock.rooms.leases.fences import current_lease, record_stale_lease, stale_lease_reads
-from interlock.rooms.leases.model import LEASES, NODES, TRANSITIONS, Lease, path_of
-from interlock.rooms.leases.refusals import LeaseFenceStale, LeaseNotActionable
-from interlock.rooms.leases.rules import going_on
+from interlock.rooms.leases.model import (
+    LEASES,
+    NODES,
+    TRANSITIONS,
+    Lease,
+    LeaseFenceStale,
+    LeaseNotActionable,
+    path_of,
+)
+from interlock.rooms.leases.rules import current_lease, going_on, record_stale_lease, stale_lease_reads
 from interlock.rooms.targets.model import TARGETS
 
 _AUDITED = (
@@ -169,15 +177,11 @@ def record_refused_begin(
         return
     note(
         world,
-        Note(
-            tenant=caller.tenant,
-            actor=caller.principal,
-            action="effect_begin_refused",
-            subject=action_id,
-            outcome=type(refusal).__name__,
-            request_id=caller.request_id,
-            details={"detail": refusal.detail},
-        ),
+        caller,
+        "effect_begin_refused",
+        action_id,
+        outcome=type(refusal).__name__,
+        details={"detail": refusal.detail},
     )
     if isinstance(refusal, GrantMissing):
         subject = refusal.grant_id or refusal.task

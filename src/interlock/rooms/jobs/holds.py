@@ -1,4 +1,4 @@
-"""A worker's hold on a job: claim, renew, release, lose.
+"""A worker's hold on a job: it is claimed and renewed, and ends by complete, fail, release or loss.
 
 Time is judged by the batch's clock. An expired lease is lost, even if nobody else has claimed the job and no sweep
 has run: a worker that could finish late would race with the next one.
@@ -12,13 +12,29 @@ from typing import Any
 
 import msgspec
 
+from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require
-from interlock.rooms.jobs.calls import NotRun, call_reads, end_call, renew_call
-from interlock.rooms.jobs.model import JOBS, TRANSITIONS, Job, JobLease, JobState, LeaseEnd
+from interlock.rooms.jobs.calls import (
+    Done,
+    InDoubt,
+    NotRun,
+    call_reads,
+    doubt_settled_call,
+    end_call,
+    renew_call,
+)
+from interlock.rooms.jobs.model import (
+    JOBS,
+    TRANSITIONS,
+    Job,
+    JobLease,
+    JobState,
+    LeaseEnd,
+)
 from interlock.rooms.jobs.records import (
     announce_job,
     find_job,
@@ -225,6 +241,81 @@ class ReleaseJob(HolderCommand, frozen=True, kw_only=True):
         return "release"
 
 
+class CompleteJob(HolderCommand, frozen=True, kw_only=True):
+    """The work is done. Repeating it under the same fence changes nothing and gives the same answer."""
+
+    result: Any = None
+    result_text: str | None = None
+
+    def act(self, world: World, job: Job, lease: JobLease) -> Job:
+        done = msgspec.structs.replace(
+            job,
+            state=TRANSITIONS[job.state, "complete"],
+            lease=end_lease(job, LeaseEnd.COMPLETED),
+            result=self.result,
+            result_text=self.result_text,
+            error=None,
+            finished_at=world.now,
+            updated_at=world.now,
+        )
+        stored = world.put(JOBS, done)
+        end_call(world, stored, self.caller, Done(self.result))
+        record_change(world, stored, self.caller, "complete", attempt=job.attempt, fence=job.fence)
+        announce_job(world, stored, "job.succeeded", attempt=job.attempt, fence=job.fence)
+        return stored
+
+    def ends(self) -> tuple[LeaseEnd, ...]:
+        return (LeaseEnd.COMPLETED,)
+
+    def repeats(self, job: Job) -> bool:
+        return _is_same(job.result, self.result) and job.result_text == self.result_text
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        super().refused(world, refusal)
+        if isinstance(refusal, FenceStale):
+            doubt_settled_call(world, self.caller, self.job_id, self.fence)
+
+    def verb(self) -> str:
+        return "complete"
+
+
+class FailJob(HolderCommand, frozen=True, kw_only=True):
+    """The work did not succeed. A retryable failure is tried again while attempts last.
+
+    Of a gated call, retryable means that it certainly did nothing; its caller decides when to try again.
+    """
+
+    backoff: Backoff
+    error: Any
+    retryable: bool
+
+    def act(self, world: World, job: Job, lease: JobLease) -> Job:
+        if job.is_call:
+            return self._end_call(world, job, lease)
+        if not self.retryable or job.attempt >= job.max_attempts:
+            return give_up(world, job, self.caller, "fail", LeaseEnd.FAILED, self.error)
+        at = world.now + self.backoff.after(job)
+        return requeue(world, job, self.caller, "fail", LeaseEnd.FAILED, at=at, error=self.error)
+
+    def _end_call(self, world: World, job: Job, lease: JobLease) -> Job:
+        if self.retryable or lease.repeatable:
+            stored = requeue(world, job, self.caller, "fail", LeaseEnd.FAILED, at=world.now, error=self.error)
+            end_call(world, stored, self.caller, NotRun(self.error))
+            return stored
+        stored = give_up(world, job, self.caller, "fail", LeaseEnd.FAILED, self.error)
+        end_call(world, stored, self.caller, InDoubt(self.error))
+        return stored
+
+    def ends(self) -> tuple[LeaseEnd, ...]:
+        return (LeaseEnd.FAILED,)
+
+    def repeats(self, job: Job) -> bool:
+        return _is_same(job.error, self.error) and (self.retryable or job.state is JobState.FAILED)
+
+    def verb(self) -> str:
+        return "fail"
+
+
 def _lease(
     world: World,
     job: Job,
@@ -255,3 +346,8 @@ def _retry_at(job: Job, expires_at: datetime, backoff: Backoff, *, repeatable: b
 
 def _text(moment: datetime) -> str:
     return moment.isoformat().replace("+00:00", "Z")
+
+
+def _is_same(kept: Any, said: Any) -> bool:
+    """Whether two values are the same JSON: in Python, `true` equals 1."""
+    return kept == said and canonical(kept) == canonical(said)

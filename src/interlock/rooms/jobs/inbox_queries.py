@@ -1,29 +1,31 @@
-"""What waits for a reviewer: the requests that they may decide now, in the order in which they should look at them.
+"""What people look for: the requests that wait for a reviewer, most urgent first, and jobs by words, newest first.
 
-The store passes over requests of other groups and topics; whether a request waits for a reviewer is told by the rule
-that `ApproveJob` decides by. One page goes through a few windows of requests and reads a part of them, however many
-wait: it may have fewer items than were asked for, or none, and still say where to go on.
+The store skips requests of other groups and topics; the rule that `ApproveJob` uses decides whether a request waits
+for this reviewer. A word that looks like the beginning of a job's id is looked up by id.
+
+Each page reads a bounded number of rows, however many there are. So it may have fewer items than were asked for, or
+none, and still say where to go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
 import msgspec
 
 from interlock.kernel.ids import new_id
-from interlock.kernel.pages import NEWEST, readable, rows_for_page
+from interlock.kernel.pages import NEWEST, Records, readable, rows_for_page
 from interlock.kernel.record import Params, merge_reads, micros
 from interlock.kernel.storage import Row, Store
 from interlock.kernel.world import World
 from interlock.rooms.identity.model import Principal
 from interlock.rooms.jobs.approvals import WhyNot, eligibility_reads, is_reviewer, why_not
 from interlock.rooms.jobs.discussion import remarks
-from interlock.rooms.jobs.model import DISCUSSIONS, JOBS, Approval, Job, JobState
-from interlock.rooms.jobs.queries import count_waiting_on, votes_needed
-from interlock.rooms.jobs.urgency import patterns_of
+from interlock.rooms.jobs.model import DISCUSSIONS, GROUP_MARK, JOBS, Approval, Job, JobState
+from interlock.rooms.jobs.queries import count_waiting_on, listing_of, votes_needed
 from interlock.rooms.policy.matching import topic_test
 
 COUNTED_MAX = 1000
@@ -35,6 +37,8 @@ WINDOW = 10_000
 _ROWS_A_LOOK = 200
 _LOOKS_A_PAGE = 8
 _LOOKS_A_COUNT = 10
+_PATTERNS_MAX = 8
+_ESCAPE = "!"
 
 Order = Literal["urgency", "newest"]
 # When a request should be decided by, in microseconds, and its job's id: where it stands in either order.
@@ -265,3 +269,71 @@ def has_words(job: Job, words: Sequence[str]) -> bool:
     ]  # fmt: skip
     text = "\n".join(texts).casefold()
     return all(word in text for word in words)
+
+
+_ROWS_A_SEARCH = 500
+_LOOKS_A_SEARCH = 10
+_BEGINNING_OF_ID = re.compile(r"job_[0-9a-f]{1,32}")
+
+
+class Sought(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs are looked for: every word occurs in what names them. `topic` may be a pattern."""
+
+    words: tuple[str, ...] = ()
+    topic: str | None = None
+    state: JobState | None = None
+
+
+async def search_jobs(
+    store: Store, tenant: str, sought: Sought, *, now: datetime, before: str | None, limit: int
+) -> Records[Job]:
+    """The jobs that are sought, newest first."""
+    words = tuple(word.casefold() for word in sought.words)
+    first = max((word for word in words if _BEGINNING_OF_ID.fullmatch(word)), key=len, default="")
+    is_exact = sought.topic is not None and "*" not in sought.topic
+    name, params = listing_of(tenant, sought.state, sought.topic if is_exact else None, now)
+    fits_topic = topic_test(sought.topic) if sought.topic else None
+    place = min(before or NEWEST, f"{first}{NEWEST}") if first else before or NEWEST
+    count, items = _ROWS_A_SEARCH, list[Job]()
+    for _ in range(_LOOKS_A_SEARCH):
+        rows, is_full = await rows_for_page(store, name, {**params, "before": place, "limit": count})
+        found = readable(JOBS, (row[0] for row in rows))
+        is_last = not is_full and len(rows) < count
+        if not found and not is_last:
+            count *= 2  # Not even where to go on can be read, so look further from here.
+            continue
+        items += [
+            job
+            for job in found
+            if sought.state in (None, job.state_at(now))
+            and (fits_topic is None or fits_topic(job.action.topic))
+            and _is_named(job, words, first)
+        ]
+        if len(items) > limit:
+            return Records(items[:limit], items[limit - 1].id)
+        if is_last or (found and found[-1].id < first):
+            return Records(items, None)
+        place = found[-1].id
+    return Records(items, place)
+
+
+def _is_named(job: Job, words: Sequence[str], first: str) -> bool:
+    return job.id.startswith(first) and (not words or has_words(job, words))
+
+
+def patterns_of(groups: Iterable[str] | None) -> tuple[str | None, ...]:
+    """Patterns for LIKE that together find every text with one of these groups; with None, every text.
+
+    They may find other texts too: SQLite ignores case, a mark may be part of a name, and a person in very many groups
+    is shown everything. They only skip what is surely not for this person; the rule decides.
+    """
+    found = ["%"] if groups is None else [f"%{GROUP_MARK}{_escaped(group)}{GROUP_MARK}%" for group in groups]
+    if len(found) > _PATTERNS_MAX:
+        found = ["%"]
+    return (*found, *[None] * (_PATTERNS_MAX - len(found)))
+
+
+def _escaped(group: str) -> str:
+    for sign in (_ESCAPE, "%", "_"):
+        group = group.replace(sign, _ESCAPE + sign)
+    return group

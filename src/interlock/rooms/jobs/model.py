@@ -9,7 +9,7 @@ job's record, so that a job's state and its approval can never disagree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -17,9 +17,19 @@ from typing import Any
 import msgspec
 
 from interlock.kernel.record import ColumnValue, Kind, Record, micros
-from interlock.rooms.jobs import viewers
-from interlock.rooms.jobs.urgency import decide_by, marked
+from interlock.rooms.jobs import audience
 from interlock.rooms.policy.action import RANKS, Action, Failure, Priority
+
+# People see requests in the order in which they end; an urgent one is placed as if it ended this much sooner.
+HEAD_STARTS: Mapping[Priority, timedelta] = {
+    Priority.CRITICAL: timedelta(hours=24),
+    Priority.HIGH: timedelta(hours=4),
+    Priority.NORMAL: timedelta(),
+    Priority.LOW: timedelta(),
+}
+# The same for a request that a workflow run waits for.
+RUN_HEAD_START = timedelta(hours=1)
+GROUP_MARK = "|"
 
 _FOR_EVER = datetime(9999, 12, 31, tzinfo=UTC)
 
@@ -413,6 +423,19 @@ class Job(Record, frozen=True, kw_only=True):
         return since + UNCLAIMED_AFTER * 2 ** min(self.offered, UNCLAIMED_DOUBLINGS_MAX)
 
 
+def decide_by(ends_at: datetime | None, priority: Priority, run_id: str | None) -> datetime | None:
+    """Where a request that ends then stands among those that wait for people; None if it does not wait."""
+    if ends_at is None:
+        return None
+    return ends_at - HEAD_STARTS[priority] - (RUN_HEAD_START if run_id else timedelta())
+
+
+def marked(groups: Iterable[str]) -> str:
+    """Groups as one text, in which LIKE finds each of them between two marks; empty for none."""
+    each = "".join(f"{group}{GROUP_MARK}" for group in dict.fromkeys(groups))
+    return f"{GROUP_MARK}{each}" if each else ""
+
+
 def _approval_state(job: Job) -> str | None:
     state = job.approval.state if job.approval else None
     return None if state is ApprovalState.WITHDRAWN else state
@@ -443,41 +466,8 @@ _COLUMNS = (
     "decide_by", "deciders",
 )  # fmt: skip
 JOBS = Kind("job", Job, table="jobs", columns=_COLUMNS, values=_values)
-
-COMMENTS_MAX = 200
-COMMENT_BYTES_MAX = 4096
-
-
-class CommentKind(StrEnum):
-    """A remark, or a question to the submitter of the request."""
-
-    COMMENT = "comment"
-    ASK = "ask"
-
-
-class Comment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A comment on a request. `answers`: it is the submitter's, so it answers the questions before it."""
-
-    id: str
-    kind: CommentKind
-    by: str
-    at: datetime
-    text: str
-    via: str = "api"
-    answers: bool = False
-
-
-class Discussion(Record, frozen=True, kw_only=True):
-    """All comments on one job's requests, the oldest first. Its id is the job's.
-
-    It is a record of its own, so that a job that is voted on, claimed or renewed does not carry it along.
-    """
-
-    comments: tuple[Comment, ...] = ()
-
-
-DISCUSSIONS = Kind("discussion", Discussion, table="discussions")
-AUDIENCES = viewers.AUDIENCES  # A room's kinds are found in its model.
+# A room's kinds are found in its model.
+DISCUSSIONS, AUDIENCES = audience.DISCUSSIONS, audience.AUDIENCES
 
 # What the loop that advances workflow runs listens on.
 ADVANCE_TOPIC = "workflow-runs"

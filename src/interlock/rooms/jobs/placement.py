@@ -12,9 +12,9 @@ import msgspec
 
 from interlock.kernel.record import NOTHING, PICKED_MAX, Reads
 from interlock.kernel.world import World
-from interlock.rooms.grants.matches import OpenGrants
 from interlock.rooms.grants.model import GRANT_TERMS, GRANT_USES, TERMS_ID, Grant
 from interlock.rooms.grants.uses import (
+    OpenGrants,
     approver_reads,
     broken_signature,
     candidate_reads,
@@ -27,7 +27,7 @@ from interlock.rooms.jobs.model import Approval, ApprovalState, GrantRef, JobSta
 from interlock.rooms.policy.action import Action, Priority
 from interlock.rooms.policy.evaluation import Evaluation
 from interlock.rooms.policy.language import UNAVAILABLE, ApprovalRequirement, Decision
-from interlock.rooms.policy.refusals import PolicyThrottled, PolicyUnavailable
+from interlock.rooms.policy.model import PolicyThrottled, PolicyUnavailable
 from interlock.rooms.policy.rules import bucket_key, judge, may_throttle, policy_in_force, take_token
 
 

@@ -1,8 +1,8 @@
-"""Reading jobs, approval requests, and targets with the jobs that wait for them."""
+"""Reading jobs, targets with the jobs that wait for them, and approval requests with what a person may do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,18 +12,23 @@ from interlock.kernel.computation import Compute, compute_here
 from interlock.kernel.ids import made_at, new_id
 from interlock.kernel.pages import Records, page_of, readable
 from interlock.kernel.record import Reads, merge_reads, micros
+from interlock.kernel.refusal import Refusal
 from interlock.kernel.storage import Store, cut
 from interlock.kernel.world import World
 from interlock.rooms.identity.model import PRINCIPALS, Caller, Principal, folded
 from interlock.rooms.identity.queries import list_people
-from interlock.rooms.jobs.abilities import Abilities, abilities, abilities_reads
+from interlock.rooms.identity.rules import caller_reads, identify
 from interlock.rooms.jobs.approvals import (
+    check_undecided,
     eligibility_reads,
     is_whole,
+    open_request,
     people_able,
     people_who_agree,
+    require_person,
     still_asks,
 )
+from interlock.rooms.jobs.audience import Audience
 from interlock.rooms.jobs.discussion import Remark, remarks
 from interlock.rooms.jobs.drift import moved_target, target_reads
 from interlock.rooms.jobs.model import (
@@ -36,14 +41,14 @@ from interlock.rooms.jobs.model import (
     JobState,
     Step,
 )
-from interlock.rooms.jobs.viewers import Audience
+from interlock.rooms.jobs.revisions import EditJob, RefreshApproval
+from interlock.rooms.jobs.withdrawal import has_voted, votes_without, withdrawable
 from interlock.rooms.leases.model import LEASES, NODES, Lease, ancestors_of
 from interlock.rooms.policy.evaluation import Evaluation, with_people
 from interlock.rooms.policy.judgement import Judging
 from interlock.rooms.policy.matching import topics_test
-from interlock.rooms.policy.model import HEAD_ID, HEADS
+from interlock.rooms.policy.model import HEAD_ID, HEADS, PolicyUnavailable
 from interlock.rooms.policy.queries import read_snapshot
-from interlock.rooms.policy.refusals import PolicyUnavailable
 from interlock.rooms.targets.model import TARGETS, Target
 
 DEAD_COUNTED_MAX = 10_000
@@ -411,3 +416,56 @@ async def list_holders(store: Store, tenant: str, key: str, now: datetime) -> li
             if lease and lease.is_live_at(now) and (holder.tree or path == key):
                 found.append(lease)
     return found
+
+
+_NO_PAYLOAD = msgspec.Raw(b"{}")
+
+
+class Abilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What the caller may do now. `why_not` is what an approve or a reject would be refused with."""
+
+    why_not: Refusal | None
+    voted: bool
+    may_withdraw: bool
+    may_edit: bool
+    may_refresh: bool
+
+
+def abilities_reads(caller: Caller, job: Job) -> Reads:
+    """What `abilities` looks at."""
+    return caller_reads(caller) | Reads(see=(JOBS.key(job.tenant, job.id),)) | eligibility_reads(job)
+
+
+def abilities(world: World, caller: Caller, job: Job, approval: Approval) -> Abilities:
+    """What this caller may do about a request. That it has drifted stops a yes, but not a decision: see `foresee`."""
+    refresh = RefreshApproval(caller=caller, job_id=job.id, submitter=job.submitted_by)
+    edit = EditJob(caller=caller, job_id=job.id, submitter=job.submitted_by, payload=_NO_PAYLOAD, reason="")
+    return Abilities(
+        why_not=refusal_to_decide(world, caller, job),
+        voted=has_voted(approval, identify(world, caller)),
+        may_withdraw=_refusal(lambda: _check_withdrawal(world, caller, job)) is None,
+        may_edit=_refusal(lambda: edit.admitted(world)) is None,
+        may_refresh=_refusal(lambda: refresh.admitted(world)) is None,
+    )
+
+
+def refusal_to_decide(world: World, caller: Caller, job: Job) -> Refusal | None:
+    """None if this caller may decide the job's request now, else what a decision would be refused with."""
+
+    def check() -> None:
+        _, _, approval = open_request(world, caller, job.id, "decide")
+        check_undecided(job, approval)
+
+    return _refusal(check)
+
+
+def _check_withdrawal(world: World, caller: Caller, job: Job) -> None:
+    votes_without(job, withdrawable(world, job), require_person(world, caller))
+
+
+def _refusal(check: Callable[[], object]) -> Refusal | None:
+    try:
+        check()
+    except Refusal as refusal:
+        return refusal
+    return None

@@ -7,7 +7,7 @@ from typing import Any
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal, Unreadable
 from interlock.kernel.world import World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import record_repeat, repeat_reads
 from interlock.rooms.events.model import announce
@@ -16,9 +16,7 @@ from interlock.rooms.identity.refusals import Forbidden, NotFound, PeopleOnly
 from interlock.rooms.identity.rules import identify
 from interlock.rooms.jobs.model import ADVANCE_TOPIC, JOBS, Job, JobState, claims_topic, job_topic
 from interlock.rooms.jobs.refusals import DecisionRefused, FenceStale
-from interlock.rooms.policy.refusals import PolicyThrottled, PolicyUnavailable
-
-SWEEP = "interlock"
+from interlock.rooms.policy.model import PolicyThrottled, PolicyUnavailable
 
 # Refusals of decisions that are audited: an attempt matters, whatever stopped it.
 DECISION_REFUSALS = (DecisionRefused, PeopleOnly, Forbidden, PolicyThrottled, PolicyUnavailable, Unreadable)
@@ -41,17 +39,13 @@ def record_change(world: World, job: Job, by: Caller | None, action: str, **deta
     """Audit a change of a job: who, what, which version, which rule, which hash, which request."""
     note(
         world,
-        Note(
-            tenant=job.tenant,
-            actor=by.principal if by else SWEEP,
-            action=action,
-            subject=job.id,
-            subject_version=job.version,
-            rule=job.verdict.rule,
-            hash=job.job_hash,
-            request_id=by.request_id if by else None,
-            details={"state": job.state.value, **{name: value for name, value in details.items() if value}},
-        ),
+        by or Author(tenant=job.tenant),
+        action,
+        job.id,
+        subject_version=job.version,
+        rule=job.verdict.rule,
+        subject_hash=job.job_hash,
+        details={"state": job.state.value, **{name: value for name, value in details.items() if value}},
     )
 
 
@@ -118,19 +112,17 @@ def record_stale_fence(world: World, by: Caller, verb: str, stale: FenceStale) -
 def _note_refused(
     world: World, by: Caller, action: str, job_id: str, job: Job | None, outcome: str, **details: Any
 ) -> None:
-    refused = Note(
-        tenant=by.tenant,
-        actor=by.principal,
-        action=f"{action}_refused",
-        subject=job_id,
+    note(
+        world,
+        by,
+        f"{action}_refused",
+        job_id,
         outcome=outcome,
         subject_version=job.version if job else None,
         rule=job.verdict.rule if job else None,
-        hash=job.job_hash if job else None,
-        request_id=by.request_id,
+        subject_hash=job.job_hash if job else None,
         details=details,
     )
-    note(world, refused)
 
 
 def _owner(job: Job) -> str:

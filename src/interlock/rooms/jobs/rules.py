@@ -1,17 +1,32 @@
-"""Jobs' commands: submit and cancel."""
+"""Submit a job, cancel it, and retry one that failed for good."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+import msgspec
+
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import note
 from interlock.rooms.identity.model import Caller, Principal, Role
 from interlock.rooms.identity.rules import caller_reads, require
-from interlock.rooms.jobs.completion import cancel
-from interlock.rooms.jobs.model import JOBS, TRANSITIONS, Evidence, Executor, Job, JobState
+from interlock.rooms.jobs.calls import (
+    call_reads,
+    check_no_doubt,
+)
+from interlock.rooms.jobs.holds import end_lease
+from interlock.rooms.jobs.model import (
+    JOBS,
+    TRANSITIONS,
+    ApprovalState,
+    Evidence,
+    Executor,
+    Job,
+    JobState,
+    LeaseEnd,
+)
 from interlock.rooms.jobs.placement import (
     Placed,
     Proposal,
@@ -28,10 +43,9 @@ from interlock.rooms.jobs.records import (
     record_change,
     record_refusal,
 )
-from interlock.rooms.jobs.refusals import NotActionable
+from interlock.rooms.jobs.refusals import NotActionable, PermissionMissing
 from interlock.rooms.policy.action import Action, Priority
-from interlock.rooms.policy.model import HEAD_ID, HEADS
-from interlock.rooms.policy.refusals import PolicyThrottled, PolicyUnavailable
+from interlock.rooms.policy.model import HEAD_ID, HEADS, PolicyThrottled, PolicyUnavailable
 
 _ANNOUNCED = {
     JobState.PENDING: "job.released",
@@ -82,16 +96,12 @@ class SubmitJob(Command[Job], frozen=True, kw_only=True):
         if isinstance(refusal, PolicyThrottled | PolicyUnavailable):
             note(
                 world,
-                Note(
-                    tenant=self.caller.tenant,
-                    actor=self.caller.principal,
-                    action="submit_refused",
-                    subject=self.action.topic,
-                    outcome=type(refusal).__name__,
-                    rule=refusal.rule,
-                    hash=self.action.hash(self.caller.tenant),
-                    request_id=self.caller.request_id,
-                ),
+                self.caller,
+                "submit_refused",
+                self.action.topic,
+                outcome=type(refusal).__name__,
+                rule=refusal.rule,
+                subject_hash=self.action.hash(self.caller.tenant),
             )
 
     def _proposal(self, submitter: Principal) -> Proposal:
@@ -158,3 +168,58 @@ class CancelJob(Command[Job], frozen=True, kw_only=True):
     def refused(self, world: World, refusal: Refusal) -> None:
         if isinstance(refusal, DECISION_REFUSALS):
             record_refusal(world, self.caller, "cancel", self.job_id, refusal)
+
+
+class RetryJob(Command[Job], frozen=True, kw_only=True):
+    """Put a dead letter back into the queue, with all its attempts again. Of several callers one wins."""
+
+    caller: Caller
+    job_id: str
+    reason: str = ""
+
+    def reads(self) -> Reads:
+        return caller_reads(self.caller) | Reads(own=(JOBS.key(self.caller.tenant, self.job_id),))
+
+    def more(self, world: World) -> Reads:
+        return call_reads(world.get(JOBS, self.caller.tenant, self.job_id))
+
+    def decide(self, world: World) -> Job:
+        job = find_own_job(world, self.caller, self.job_id)
+        check_no_doubt(world, job)
+        after = TRANSITIONS.get((job.state, "retry"))
+        if after is None:
+            raise NotActionable(job.id, job.state.value, "retry", by=job.retried_by, at=job.retried_at)
+        if job.is_over_at(world.now):
+            # In the queue it would expire at once, and would no longer be a dead letter.
+            raise PermissionMissing(job.id, job.state.value, "its time to begin has passed")
+        waiting = msgspec.structs.replace(
+            job, state=after, attempt=0, not_before=world.now, finished_at=None, updated_at=world.now,
+            retried_by=self.caller.principal, retried_at=world.now,
+        )  # fmt: skip
+        stored = world.put(JOBS, waiting)
+        record_change(world, stored, self.caller, "retry", reason=self.reason)
+        announce_job(world, stored, "job.retried", by=self.caller.principal)
+        return stored
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        if isinstance(refusal, NotActionable | PermissionMissing):
+            record_refusal(world, self.caller, "retry", self.job_id, refusal)
+
+
+def cancel(world: World, job: Job, by: Caller | None, reason: str) -> Job:
+    """Cancel a job that is not done. A worker that holds it learns it at its next call; no worker gets it again."""
+    approval = job.approval
+    if approval and approval.state is ApprovalState.PENDING:
+        approval = msgspec.structs.replace(approval, state=approval.after("withdraw"))
+    gone = msgspec.structs.replace(
+        job,
+        state=TRANSITIONS[job.state, "cancel"],
+        approval=approval,
+        lease=end_lease(job, LeaseEnd.CANCELLED) if job.lease_until else job.lease,
+        updated_at=world.now,
+        finished_at=world.now,
+    )
+    stored = world.put(JOBS, gone)
+    record_change(world, stored, by, "cancel", reason=reason)
+    announce_job(world, stored, "job.cancelled")
+    return stored

@@ -11,20 +11,26 @@ from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import Command, World
 from interlock.rooms.conflicts.model import Conflict, FollowUp, Resolution, follow_up_of
-from interlock.rooms.effects.model import EFFECTS, NULL, Effect, EffectState, Outcome, id_of_call, job_of_call
-from interlock.rooms.effects.records import find_effect
-from interlock.rooms.effects.refusals import EffectInProgress
-from interlock.rooms.effects.settlement import ResolveEffect, resolve_effect
+from interlock.rooms.effects.model import (
+    EFFECTS,
+    NULL,
+    Effect,
+    EffectInProgress,
+    EffectState,
+    Outcome,
+    id_of_call,
+    job_of_call,
+)
+from interlock.rooms.effects.settlement import ResolveEffect, find_effect, resolve_effect
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require
-from interlock.rooms.jobs.completion import RetryJob
 from interlock.rooms.jobs.holds import is_lost, lose
 from interlock.rooms.jobs.model import JOBS, TRANSITIONS, Job, JobState
 from interlock.rooms.jobs.records import announce_job, find_job, record_change
 from interlock.rooms.jobs.refusals import CallersOnly, NotActionable
 from interlock.rooms.jobs.revisions import RefreshApproval
-from interlock.rooms.jobs.rules import CancelJob
-from interlock.rooms.leases.endings import EndLeaseInConflict, SettleLease
+from interlock.rooms.jobs.rules import CancelJob, RetryJob
+from interlock.rooms.leases.lines import EndLeaseInConflict, SettleLease
 from interlock.rooms.leases.model import Lease, LeaseState
 
 

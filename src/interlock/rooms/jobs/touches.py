@@ -15,7 +15,7 @@ import msgspec
 
 from interlock.kernel.record import NOTHING, Key, Params, Pick, Reads
 from interlock.kernel.world import Command, Deferred, World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.conflicts.model import (
     AFFECTED_MAX,
     CONFLICTS,
@@ -264,15 +264,11 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
         }
         note(
             world,
-            Note(
-                tenant=target.tenant,
-                actor=touch.actor,
-                action="target_touch",
-                subject=target.id,
-                subject_version=target.version,
-                request_id=self.caller.request_id,
-                details={name: value for name, value in details.items() if value},
-            ),
+            Author(tenant=target.tenant, principal=touch.actor, request_id=self.caller.request_id),
+            "target_touch",
+            target.id,
+            subject_version=target.version,
+            details={name: value for name, value in details.items() if value},
         )
         announce(world, target.tenant, "target.touched", target.id, {"by": touch.actor, **details})
 

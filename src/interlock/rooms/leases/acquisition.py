@@ -21,9 +21,14 @@ from interlock.kernel.world import Command, World
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require
-from interlock.rooms.leases.endings import end_lease, node_at, stand_in_line
-from interlock.rooms.leases.fences import record
-from interlock.rooms.leases.lines import Claim, LeasesUnder, who_goes_before
+from interlock.rooms.leases.lines import (
+    Claim,
+    LeasesUnder,
+    end_lease,
+    node_at,
+    stand_in_line,
+    who_goes_before,
+)
 from interlock.rooms.leases.model import (
     LEASES,
     NODES,
@@ -31,17 +36,21 @@ from interlock.rooms.leases.model import (
     TERMS_ID,
     TREE,
     Holder,
+    HolderSeen,
     Lease,
+    LeaseHeld,
     LeaseState,
     LeaseTerms,
     Mode,
     Node,
     Place,
+    ResourceTooDeep,
+    ResourceUnclear,
     ancestors_of,
     conflicts,
     path_of,
 )
-from interlock.rooms.leases.refusals import HolderSeen, LeaseHeld, ResourceTooDeep, ResourceUnclear
+from interlock.rooms.leases.rules import record
 
 HOLDERS_MAX = 256
 DEPTH_MAX = 16

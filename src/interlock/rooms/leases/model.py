@@ -1,4 +1,4 @@
-"""Leases on resources, and the nodes that order them.
+"""Leases on resources, the nodes that order them, and why a lease cannot be acquired or used.
 
 A resource is any string. `/` makes it a path: a lease on `repo:billing/**` covers everything under `repo:billing`.
 Each path has a node, a record that every acquisition on it or under it owns, so two servers cannot both find it free.
@@ -6,8 +6,8 @@ The node of a path's first part, its top, also keeps what the whole tree shares:
 that a caller who wants the whole tree and one who wants a single file are served in order of arrival.
 
 A new fence is greater than the last one and than the store's floor, and at least its clock in microseconds. So
-fences grow even if the store is restored to an older state and nobody notices: nobody acquires a million times a
-second.
+fences grow even if the store is restored to an older state and no one notices: no caller acquires a million times
+a second.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from enum import StrEnum
 import msgspec
 
 from interlock.kernel.record import Kind, Reads, Record, micros
+from interlock.kernel.refusal import Next, Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require
 
@@ -272,13 +273,85 @@ class SetLeaseTerms(Command[LeaseTerms], frozen=True, kw_only=True):
             "suspend_seconds_max": self.suspend_seconds_max,
             "progress_after": self.progress_after,
         }
-        entry = Note(
-            tenant=terms.tenant,
-            actor=by.id,
-            action="lease_terms_set",
-            subject="leases",
-            request_id=self.caller.request_id,
+        note(
+            world,
+            Author(tenant=terms.tenant, principal=by.id, request_id=self.caller.request_id),
+            "lease_terms_set",
+            "leases",
             details=details,
         )
-        note(world, entry)
         return world.put(TERMS, terms)
+
+
+_WAIT_SECONDS = 30
+
+
+class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds it, or goes first, as shown to others. A caller that has yet to take it has no `lease_id`."""
+
+    principal: str
+    purpose: str
+    since: datetime
+    expires_at: datetime
+    lease_id: str | None
+    resource: str
+
+
+class LeaseHeld(Refusal):
+    """Another holder has it, another caller is in line before you, or it is kept for a principal."""
+
+    def __init__(
+        self, resource: str, holder: HolderSeen | None, retry_after_seconds: float, why: str
+    ) -> None:
+        super().__init__(f"{resource} {why}; wait in line, or retry in {retry_after_seconds:.1f} s")
+        self.next = Next("acquire_lease", {"resource": resource, "wait_seconds": _WAIT_SECONDS})
+        self.holder = holder
+        self.retry_after_seconds = retry_after_seconds
+
+
+class LeaseFenceStale(Refusal):
+    """The caller does not hold the lease under this fence, or no longer does. `holder` holds its resource now."""
+
+    def __init__(self, lease_id: str, *, state: str, holder: str | None) -> None:
+        super().__init__(
+            f"lease {lease_id} is {state}, and this fence does not hold it. Stop writing, and acquire it again"
+        )
+        self.state, self.holder = state, holder
+        self.conflict_id: str | None = None
+
+
+class LeaseNotActionable(Refusal):
+    def __init__(self, lease_id: str, state: str, verb: str) -> None:
+        super().__init__(f"lease {lease_id} is {state}, so it cannot {verb}; read what became of it")
+        self.next = Next("get_lease", {"lease_id": lease_id})
+        self.state = state
+
+
+class ProgressRequired(Refusal):
+    def __init__(self, lease_id: str, renewals: int) -> None:
+        super().__init__(
+            f"lease {lease_id} was renewed {renewals} times without progress; send progress or a checkpoint, "
+            "or release it"
+        )
+        self.state = "no_progress"
+
+
+class ResourceTooDeep(Refusal):
+    def __init__(self, most: int) -> None:
+        super().__init__(f"a resource has at most {most} parts between slashes; name it more shortly")
+
+
+class ResourceUnclear(Refusal):
+    def __init__(self, resource: str) -> None:
+        super().__init__(
+            f"{resource}: `**` stands only at the end, after a slash: `path/**` is everything under a path"
+        )
+
+
+class CheckpointTooLarge(Refusal):
+    def __init__(self, bytes_found: int, bytes_max: int) -> None:
+        super().__init__(
+            f"this takes {bytes_found} bytes and may take {bytes_max}; keep the bulk elsewhere and send a "
+            "reference and its hash"
+        )
+        self.limit_bytes = bytes_max

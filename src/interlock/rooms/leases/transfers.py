@@ -14,21 +14,20 @@ from interlock.rooms.identity.model import PRINCIPALS
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.identity.rules import caller_reads, require
 from interlock.rooms.leases.acquisition import OWNERS
-from interlock.rooms.leases.endings import end_lease, ending_reads
-from interlock.rooms.leases.fences import find_lease, stale_reads
-from interlock.rooms.leases.lines import OverdueLeases
+from interlock.rooms.leases.lines import OverdueLeases, end_lease, ending_reads
 from interlock.rooms.leases.model import (
     CHECKPOINTS,
     LEASES,
     NULL,
     Checkpoint,
+    CheckpointTooLarge,
     Lease,
+    LeaseNotActionable,
     LeaseState,
     Place,
     SavedCheckpoint,
 )
-from interlock.rooms.leases.refusals import CheckpointTooLarge, LeaseNotActionable
-from interlock.rooms.leases.rules import OwnLease
+from interlock.rooms.leases.rules import OwnLease, find_lease, stale_reads
 
 CHECKPOINTS_KEPT = 20
 CHECKPOINT_BYTES_MAX = 64 * 1024

@@ -31,8 +31,7 @@ from interlock.rooms.policy.evaluation import (
     evaluate,
 )
 from interlock.rooms.policy.language import Decision
-from interlock.rooms.policy.parser import QUORUM_MAX
-from interlock.rooms.policy.reader import Reading, read_source
+from interlock.rooms.policy.parser import QUORUM_MAX, Reading, read_source
 
 CASES_MAX = 2000
 

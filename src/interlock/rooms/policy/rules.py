@@ -15,7 +15,7 @@ from interlock.kernel.computation import Compute, compute_here
 from interlock.kernel.record import Key, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Principal
 from interlock.rooms.identity.refusals import NotFound
@@ -46,9 +46,11 @@ from interlock.rooms.policy.model import (
     SNAPSHOTS,
     PolicyBucket,
     PolicyHead,
+    PolicyMoved,
     PolicySnapshot,
+    PolicyUnavailable,
+    SnapshotUnusable,
 )
-from interlock.rooms.policy.refusals import PolicyMoved, PolicyUnavailable, SnapshotUnusable
 
 OPERATOR = "operator"
 _ALWAYS_SECONDS = 60.0
@@ -239,15 +241,11 @@ def _activate(
     previous = before.snapshot if before else None
     note(
         world,
-        Note(
-            tenant=tenant,
-            actor=author,
-            action=action,
-            subject="policy",
-            hash=snapshot,
-            request_id=by.request_id if by else None,
-            details={"previous": previous},
-        ),
+        Author(tenant=tenant, principal=author, request_id=by.request_id if by else None),
+        action,
+        "policy",
+        subject_hash=snapshot,
+        details={"previous": previous},
     )
     announce(world, tenant, "policy.activated", "policy", {"snapshot": snapshot, "previous": previous})
     head = PolicyHead(

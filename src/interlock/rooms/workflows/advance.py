@@ -12,16 +12,15 @@ import msgspec
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import Command, World
-from interlock.rooms.admission.endings import end_run, lose_run
 from interlock.rooms.admission.model import GATES, RUNS, TENANT_SCOPE, Run, RunState, workflow_scope
-from interlock.rooms.audit.model import Note, note
+from interlock.rooms.admission.slots import end_run, lose_run
+from interlock.rooms.audit.model import Author, note
 from interlock.rooms.identity.model import PRINCIPALS, Principal
 from interlock.rooms.jobs.model import JOBS, Approval, Job, JobState, Requirement, Verdict
 from interlock.rooms.jobs.placement import Proposal, place
 from interlock.rooms.jobs.records import announce_job, record_change
 from interlock.rooms.policy.action import Action, Priority
-from interlock.rooms.policy.model import HEAD_ID, HEADS
-from interlock.rooms.policy.refusals import PolicyThrottled, PolicyUnavailable, because
+from interlock.rooms.policy.model import HEAD_ID, HEADS, PolicyThrottled, PolicyUnavailable, because
 from interlock.rooms.policy.rules import bucket_keys, policy_in_force
 from interlock.rooms.workflows.model import (
     PROGRESS,
@@ -166,14 +165,13 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         over = world.put(PROGRESS, stopped(world, progress))
         failed = (step for step in over.steps if step.state is StepState.FAILED)
         why = next((f"{step.id}: {step.why}" for step in failed), "")
-        ended = Note(
-            tenant=run.tenant,
-            actor="interlock",
-            action=f"run_{state.value}",
-            subject=run.id,
+        note(
+            world,
+            Author(tenant=run.tenant),
+            f"run_{state.value}",
+            run.id,
             details={"workflow": run.workflow, "why": why},
         )
-        note(world, ended)
         return end_run(world, run, state, error=why)
 
 

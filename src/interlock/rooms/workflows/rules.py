@@ -15,16 +15,16 @@ import msgspec
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
-from interlock.rooms.admission.endings import audit
 from interlock.rooms.admission.model import RUNS, Run, RunState
 from interlock.rooms.admission.rules import EndRun, StartRun
+from interlock.rooms.admission.slots import audit
 from interlock.rooms.identity.model import Caller, Principal, Role, all_folded
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.identity.rules import caller_reads, identify, require
-from interlock.rooms.jobs.completion import cancel
 from interlock.rooms.jobs.model import ADVANCE_TOPIC, JOBS, ApprovalState, Job, JobState
 from interlock.rooms.jobs.model import TRANSITIONS as JOB_TRANSITIONS
 from interlock.rooms.jobs.records import announce_job, record_change
+from interlock.rooms.jobs.rules import cancel
 from interlock.rooms.workflows.model import (
     PROGRESS,
     SLOT,

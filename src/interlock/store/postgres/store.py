@@ -21,13 +21,13 @@ import uuid
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from interlock.kernel.clock import utc_now
 from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.refusal import LockBusy
 from interlock.kernel.storage import LockTimeout, Row, StoreDown, Transaction
 from interlock.kernel.store_state import StoreState, raised_floor
 from interlock.store import statements
 from interlock.store.catalogue import named_sql, pending
-from interlock.store.clock import utc_now
 from interlock.store.postgres import statements as sql
 from interlock.store.postgres.batch import Batches
 from interlock.store.postgres.connections import Connections, Deadline

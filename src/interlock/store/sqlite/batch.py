@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from interlock.kernel.clock import CLOCK_TOLERANCE, Clock, OnwardClock
 from interlock.kernel.pages import Choosing, report
 from interlock.kernel.record import Key, Kind, Params, Pick, Reads, Record, from_micros, micros
 from interlock.kernel.refusal import Unreadable
@@ -17,7 +18,6 @@ from interlock.kernel.store_state import FRESH, Repaired, StoreState, raised_flo
 from interlock.kernel.world import Changes, Update
 from interlock.store import statements
 from interlock.store.catalogue import NamedSql, kinds, named_sql
-from interlock.store.clock import TOLERANCE, Clock, OnwardClock
 from interlock.store.sqlite.driver import Cursor, Database
 from interlock.store.sqlite.place import HighWater
 from interlock.store.statements import KeptImmutables
@@ -81,7 +81,7 @@ class SqliteBatches:
     def repair_clock(self) -> Repaired | None:
         """Set the store's clock back to the machine's, and what a wrong clock dated with it."""
         now, wall = self.now(), self._wall()
-        if self._clock.ahead <= TOLERANCE:
+        if self._clock.ahead <= CLOCK_TOLERANCE:
             return None
         self._note_trouble()
         return repair(self._cursor, wall=wall, ahead=now - wall, since=self._ahead_from or micros(now))
@@ -126,7 +126,7 @@ class SqliteBatches:
 
     def _note_trouble(self) -> None:
         """Remember from when on times are wrong, as long as the batches that show it are there."""
-        is_ahead = self._clock.ahead > TOLERANCE
+        is_ahead = self._clock.ahead > CLOCK_TOLERANCE
         if is_ahead is (self._ahead_from is None):
             self._ahead_from = ahead_from(self._cursor, self._wall()) if is_ahead else None
             self._cursor.execute(_AHEAD_FROM, (self._ahead_from,))
@@ -230,7 +230,7 @@ _REPAIRED = (
 
 def ahead_from(cursor: Cursor, wall: datetime) -> int | None:
     """The first moment that only a wrong clock can have shown."""
-    return cursor.execute(_FIRST_AHEAD, (micros(wall + TOLERANCE),)).get
+    return cursor.execute(_FIRST_AHEAD, (micros(wall + CLOCK_TOLERANCE),)).get
 
 
 def repair(cursor: Cursor, *, wall: datetime, ahead: timedelta, since: int) -> Repaired:

@@ -18,13 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from interlock.kernel.clock import Clock, SteadyClock
 from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.storage import CommitUnknown, LockTimeout, Row, StoreDown, Transaction
 from interlock.kernel.store_state import Repaired, StoreState
 from interlock.store import statements
 from interlock.store.catalogue import named_sql, pending
-from interlock.store.clock import Clock, SteadyClock
 from interlock.store.sqlite import threads
 from interlock.store.sqlite.batch import SqliteBatches, rows_of, select
 from interlock.store.sqlite.driver import (

@@ -1,20 +1,49 @@
-"""Who has opened a request, and who looks at it now: one small record per job, apart from the job itself.
+"""What people do around a request besides deciding: comments, questions, and who has it open.
 
-A look never touches the job's record, so that opening a page cannot make a decision wait or fail.
+These are records of their own, one of each per job. So a job that is voted on, claimed or renewed does not carry them
+along, and opening a page cannot make a decision wait or fail.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 import msgspec
 
 from interlock.kernel.record import Kind, Record
 
+COMMENTS_MAX = 200
+COMMENT_BYTES_MAX = 4096
 VIEWERS_MAX = 50
 # How often a look is written, at most, and for how long after one a person counts as present.
 WRITE_AFTER = timedelta(seconds=15)
 HERE_FOR = timedelta(seconds=45)
+
+
+class CommentKind(StrEnum):
+    """A remark, or a question to the submitter of the request."""
+
+    COMMENT = "comment"
+    ASK = "ask"
+
+
+class Comment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A comment on a request. `answers`: it is the submitter's, so it answers the questions before it."""
+
+    id: str
+    kind: CommentKind
+    by: str
+    at: datetime
+    text: str
+    via: str = "api"
+    answers: bool = False
+
+
+class Discussion(Record, frozen=True, kw_only=True):
+    """All comments on one job's requests, the oldest first. Its id is the job's."""
+
+    comments: tuple[Comment, ...] = ()
 
 
 class Viewer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,3 +80,4 @@ class Audience(Record, frozen=True, kw_only=True):
 
 
 AUDIENCES = Kind("audience", Audience, table="audiences")
+DISCUSSIONS = Kind("discussion", Discussion, table="discussions")
