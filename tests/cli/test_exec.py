@@ -226,37 +226,37 @@ def test_what_cannot_be_run_is_a_usage_error(task_terminal: Terminal, words: tup
     assert marks(task_terminal) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ("tasks: {a: {command: []}}", "1:22: tasks.a.command"),
-        ("tasks: {a: {command: 'make && rm -rf /'}}", "1:22: tasks.a.command"),
-        ("tasks:\n  b: {command: x}\n  a: {command: [true]}", "3:17: tasks.a.command.0"),
-        ("tasks: {a: {cwd: x}}", "1:12: tasks.a.command: is required"),
-        ("tasks: {a: {command: x, shell: true}}", "1:25: tasks.a.shell: unknown field"),
-        ("tasks: {a: {command: x, approval: {groups: [7]}}}", "1:45: tasks.a.approval.groups.0"),
-        ("tasks: {a: {command: x, timeout: 2d}}", "1:34: tasks.a.timeout"),
-        (
-            "tasks: {a: {command: x, timeout: 90}}",
-            "1:34: tasks.a.timeout: expected str, got int; write it like 10m",
-        ),
-        (
-            "tasks: {a: {command: x, timeout: 1w}}",
-            "1:34: tasks.a.timeout: is not a duration; write it like 30s",
-        ),
-        ("tasks: {a: {command: x, env: [A=1]}}", "1:31: tasks.a.env.0: is not a variable's name; write"),
-        (
-            'tasks: {a: {command: [x, "a\\0b"]}}',
-            "1:22: tasks.a.command: task a: command has a word with a NUL",
-        ),
-        ('tasks: {a: {command: x, cwd: "a\\0b"}}', "1:30: tasks.a.cwd: task a: cwd has a character"),
-        ("tasks: {a b: {command: x}}", "1:14: tasks.a b"),
-        ("tasks: {a: {command: x}, a: {command: y}}", "1:26"),
-        ("tasks: []", "1:8: tasks"),
-        ("[]", "1:1"),
-        ("tasks: [", "1:9"),
-    ],
-)
+BAD_TASK_FILES = [
+    ("tasks: {a: {command: []}}", "1:22: tasks.a.command"),
+    ("tasks: {a: {command: 'make && rm -rf /'}}", "1:22: tasks.a.command"),
+    ("tasks:\n  b: {command: x}\n  a: {command: [true]}", "3:17: tasks.a.command.0"),
+    ("tasks: {a: {cwd: x}}", "1:12: tasks.a.command: is required"),
+    ("tasks: {a: {command: x, shell: true}}", "1:25: tasks.a.shell: unknown field"),
+    ("tasks: {a: {command: x, approval: {groups: [7]}}}", "1:45: tasks.a.approval.groups.0"),
+    ("tasks: {a: {command: x, timeout: 2d}}", "1:34: tasks.a.timeout"),
+    (
+        "tasks: {a: {command: x, timeout: 90}}",
+        "1:34: tasks.a.timeout: expected str, got int; write it like 10m",
+    ),
+    (
+        "tasks: {a: {command: x, timeout: 1w}}",
+        "1:34: tasks.a.timeout: is not a duration; write it like 30s",
+    ),
+    ("tasks: {a: {command: x, env: [A=1]}}", "1:31: tasks.a.env.0: is not a variable's name; write"),
+    (
+        'tasks: {a: {command: [x, "a\\0b"]}}',
+        "1:22: tasks.a.command: task a: command has a word with a NUL",
+    ),
+    ('tasks: {a: {command: x, cwd: "a\\0b"}}', "1:30: tasks.a.cwd: task a: cwd has a character"),
+    ("tasks: {a b: {command: x}}", "1:14: tasks.a b"),
+    ("tasks: {a: {command: x}, a: {command: y}}", "1:26"),
+    ("tasks: []", "1:8: tasks"),
+    ("[]", "1:1"),
+    ("tasks: [", "1:9"),
+]
+
+
+@pytest.mark.parametrize(("text", "place"), BAD_TASK_FILES)
 def test_a_bad_task_file_says_where_and_what_is_wrong_with_it(
     task_terminal: Terminal, text: str, place: str
 ) -> None:

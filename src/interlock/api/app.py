@@ -43,7 +43,8 @@ Translate: TypeAlias = Callable[[Exception], Problem | None]
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_SAFE: Headers = (("cache-control", "no-store"), ("x-content-type-options", "nosniff"))
+_NOT_KEPT: Headers = (("cache-control", "no-store"),)
+_SAFE: Headers = (("x-content-type-options", "nosniff"),)
 _PROBLEM_BEGINS = b'{"type":"/problems/'
 _JSON_HEADERS: Headers = (("content-type", JSON),)
 # What may hold slashes: targets and actions, which callers name as they like, and fingerprints, which are base64.
@@ -325,7 +326,8 @@ def _told(response: Response) -> tuple[str | None, Response]:
 def _finished(request: Request, response: Response, request_id: str) -> Response:
     if request.root:
         response = _under(request.root, response)
-    headers = (*response.headers, *_SAFE, ("x-request-id", request_id))
+    kept = () if response.header("cache-control") else _NOT_KEPT
+    headers = (*response.headers, *kept, *_SAFE, ("x-request-id", request_id))
     is_head = request.method == "HEAD"
     if response.stream is not None:
         return Response(status=response.status, headers=headers, stream=None if is_head else response.stream)

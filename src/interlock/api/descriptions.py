@@ -1,4 +1,4 @@
-"""The operations with which the API describes itself: `/openapi.json`, `/docs` and `/problems`.
+"""The operations with which the API describes itself: `/openapi.json`, `/docs`, `/problems` and `/schemas`.
 
 The documents are made on the first request, not at start-up: an embedded client never needs them.
 """
@@ -17,12 +17,16 @@ from interlock.wire.codes import CODES, CodeInfo, Codes
 from interlock.wire.http import Headers, Response
 
 HTML = "text/html; charset=utf-8"
+_SCHEMA = "application/schema+json"
+_SCHEMAS = ("policy.schema.json", "interlock.schema.json")
 _TAG = "Description"
 _HTML_HEADERS: Headers = (
     ("content-type", HTML),
     ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
     ("referrer-policy", "no-referrer"),
 )
+# An editor asks again after an hour: a schema changes only when another version of the server is started.
+_SCHEMA_HEADERS: Headers = (("content-type", _SCHEMA), ("cache-control", "public, max-age=3600"))
 
 
 def describing(
@@ -56,6 +60,9 @@ def describing(
         _public("openapi", "/openapi.json", "This description", describe, "application/json"),
         _public("docs", "/docs", "This description, for people", read_documentation, HTML),
         *_explaining(codes),
+        _public(
+            "get_schema", "/schemas/{name}", "The JSON Schema of a file, for editors", _give_schema, _SCHEMA
+        ),
     )
     return own
 
@@ -74,6 +81,20 @@ def _explaining(codes: Codes) -> tuple[Operation[Any, Any, Any, Any], ...]:
         _public("list_problems", "/problems", "Every problem code", list_problems, HTML),
         _public("explain_problem", "/problems/{code}", "What a problem code means", explain_problem, HTML),
     )
+
+
+async def _give_schema(call: Call[Any, Any, None, None]) -> Response:
+    name = call.path["name"]
+    if name not in _SCHEMAS:
+        raise ProblemError(problem("not_found", f"no such schema; there are {' and '.join(_SCHEMAS)}"))
+    return Response(status=200, headers=_SCHEMA_HEADERS, body=_schema(name))
+
+
+@cache
+def _schema(name: str) -> bytes:
+    from importlib.resources import files
+
+    return files("interlock").joinpath("schemas", name).read_bytes()
 
 
 def _public(

@@ -297,7 +297,20 @@ _AT_MOST_ANOTHER = {
     "retry_base_seconds": "retry_most_seconds",
     "webhook_retry_base_seconds": "webhook_retry_most_seconds",
 }
-_OWN_PATHS = ("api", "console", "docs", "healthz", "hooks", "metrics", "openapi.json", "problems", "readyz")
+_OWN_PATHS = (
+    *(
+        "api",
+        "console",
+        "docs",
+        "healthz",
+        "hooks",
+        "metrics",
+        "openapi.json",
+        "problems",
+        "readyz",
+        "schemas",
+    ),
+)
 _WANTED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
 import pytest
 
+import interlock
 from interlock.api.app import App
 from interlock.api.descriptions import describing
 from interlock.api.openapi import openapi
@@ -194,6 +196,22 @@ async def test_the_document_is_served_without_a_key_and_describes_itself(describ
     assert {"openapi", "docs", "explain_problem", "place_thing"} <= operations(
         json.loads(response.body)
     ).keys()
+
+
+@pytest.mark.parametrize("name", ["policy.schema.json", "interlock.schema.json"])
+async def test_the_schemas_of_files_are_served_without_a_key_and_may_be_kept(
+    described: Service, name: str
+) -> None:
+    response = await fetched(described, f"/schemas/{name}")
+    assert (response.status, response.header("content-type")) == (200, "application/schema+json")
+    assert response.body == (Path(interlock.__file__).parent / "schemas" / name).read_bytes()
+    assert [value for each, value in response.headers if each == "cache-control"] == ["public, max-age=3600"]
+    assert (await fetched(described, "/openapi.json")).header("cache-control") == "no-store"
+
+
+async def test_no_other_file_is_served_as_a_schema(described: Service) -> None:
+    for name in ("__init__.py", "..%2Fpy.typed", "policy", "."):
+        assert (await fetched(described, f"/schemas/{name}")).status == 404
 
 
 class Page:
