@@ -83,7 +83,7 @@ def render() -> dict[str, str]:
         parts += ["## Shapes\n", *_shapes(document["components"]["schemas"], own)] if own else []
         pages[name] = _linked("\n".join(parts), homes, name)
     shared = [shape for shape, home in homes.items() if home == SHARED]
-    shapes = _shapes(document["components"]["schemas"], shared)
+    shapes = _shapes(document["components"]["schemas"], shared, "##")
     opening = f"{WRITTEN}# Shapes\n\nTypes that several rooms share.\n"
     pages[SHARED] = _linked("\n".join([opening, *shapes]), homes, SHARED)
     pages["codes.md"] = WRITTEN + _codes()
@@ -233,10 +233,10 @@ def _resolved(content: Json, document: Json) -> Any:
     return _at(document, reference) if reference and not reference.endswith("/Problem") else schema
 
 
-def _shapes(schemas: Json, names: Iterable[str]) -> Iterator[str]:
+def _shapes(schemas: Json, names: Iterable[str], mark: str = "###") -> Iterator[str]:
     for name in names:
         schema = schemas[name]
-        lines = [f"### {name}", ""]
+        lines = [f"{mark} {name}", ""]
         if schema.get("description"):
             lines += [schema["description"], ""]
         lines += _fields(schema) if schema.get("properties") else [_typed(schema)]

@@ -68,8 +68,9 @@ def render() -> dict[str, str]:
         f"{room}.md": "\n".join([f"{WRITTEN}# {_title(room)}\n", *(_method(*each, shapes) for each in found)])
         for room, found in rooms.items()
     }
-    made = f"{WRITTEN}# {_title(CORE)}\n\n```python\n{_call('Interlock', Interlock)}\n```\n\n{_prose(Interlock.__init__)}\n"
-    pages[f"{CORE}.md"] = made + pages[f"{CORE}.md"].partition(f"# {_title(CORE)}\n")[2]
+    title = f"# {_title(CORE)}\n"
+    made = f"{title}\n```python\n{_call('Interlock', Interlock)}\n```\n\n{_prose(Interlock.__init__)}\n"
+    pages[f"{CORE}.md"] = pages[f"{CORE}.md"].replace(title, made, 1)
     for name, (title, *modules) in GROUPS.items():
         pages[f"{name}.md"] = "\n".join([f"{WRITTEN}# {title}\n", *_exported(modules)])
     pages["README.md"] = WRITTEN + PREFACE + "\n".join(_contents(rooms))
@@ -217,7 +218,7 @@ def _plain(text: str) -> str:
     text = re.sub(r'(: |-> )"([^"]*)"', r"\1\2", text)
     text = re.sub(r"<(?:function|class) '?([\w.]+)'?[^>]*>", lambda found: found[1].rpartition(".")[2], text)
     text = re.sub(r"\b(?:Given|Sometimes)\[(.*)\]$", r"\1", text)
-    return text.replace("= UNSET", "= …")
+    return text.replace("= UNSET", "= ...")
 
 
 def _returned(method: Callable[..., Any]) -> list[str]:
