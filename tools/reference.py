@@ -1,4 +1,4 @@
-"""Writes docs/api.md, the whole HTTP API, from the description that a server gives of itself."""
+"""Writes docs/api/, the HTTP API with a page for each room, from the description that a server gives of itself."""
 
 from __future__ import annotations
 
@@ -13,20 +13,26 @@ from interlock.api.descriptions import describing
 from interlock.api.openapi import openapi
 from interlock.wire.codes import CODES
 
-PAGE = Path(__file__).parents[1] / "docs" / "api.md"
+FOLDER = Path(__file__).parents[1] / "docs" / "api"
 Json: TypeAlias = dict[str, Any]
 
-PREFACE = """# API reference
+WRITTEN = "<!-- written by `make docs` from the types that serve the API; edit those -->\n"
+PREFACE = """# HTTP API
 
-Written by `make docs` from the types that serve the API; edit those, not this page. A running server has the same
-at `/docs`, and for machines at `/openapi.json`.
+A running server shows the same at `/docs`, and for machines at `/openapi.json`. Every route is under `/api/v1`.
 
-Send `Authorization: Bearer <key>` or `X-API-Key: <key>`. Every POST takes an `Idempotency-Key`: a repeat gets the first
-answer again, byte for byte, with `Idempotency-Replayed: true`; what changed nothing is not remembered. Lists take
-`limit` and `cursor`, and answer `{"items": […], "next_cursor": …}`, newest first, or by name where things have one. A
-page may be shorter than `limit`: go on until `next_cursor` is null. A refusal is `application/problem+json` with a
-`code` from the [table of codes](#codes); what any call may meet (`invalid_request`, `unauthenticated`, `forbidden`,
-`not_found`, `too_large`, `store_unavailable`, …) is not repeated below.
+- **Authenticate** with `Authorization: Bearer <API key>` or `X-API-Key: <API key>`.
+- **Repeat safely**: every POST takes an `Idempotency-Key`. A repeat gets the first answer again, byte for byte, with
+  `Idempotency-Replayed: true`. An answer that changed nothing is not remembered.
+- **Page**: lists take `limit` and `cursor`, and answer `{"items": […], "next_cursor": …}`, newest first, or by name
+  where things have one. A page may be shorter than `limit`: go on until `next_cursor` is null.
+- **Read refusals by their code**: a refusal is `application/problem+json` with a `code` from the [table of
+  codes](codes.md). What any call may meet (`invalid_request`, `unauthenticated`, `forbidden`, `not_found`, `too_large`,
+  `store_unavailable`, …) is not repeated on the pages.
+- **Retry** only what the [retry contract](../retries.md) says.
+
+[Shapes](shapes.md) has the types that several rooms share.
+
 """
 
 _EVERYWHERE = frozenset(
@@ -35,6 +41,7 @@ _EVERYWHERE = frozenset(
         "idempotency_key_reused", "internal_error", "store_unavailable", "overloaded", "outcome_unknown",
     }
 )  # fmt: skip
+SHARED = "shapes.md"
 _PAGE = re.compile(r"Page_(\w+)_")
 _PAGING = frozenset({"limit", "cursor", "Idempotency-Key"})
 _LIMITS = {
@@ -49,47 +56,116 @@ _LIMITS = {
 
 
 def main() -> None:
-    """Write the page."""
-    PAGE.write_text(render())
-    print(f"wrote {PAGE.relative_to(Path.cwd()) if PAGE.is_relative_to(Path.cwd()) else PAGE}")
+    """Write the pages, and remove those of rooms that are gone."""
+    pages = render()
+    FOLDER.mkdir(exist_ok=True)
+    for path in FOLDER.glob("*.md"):
+        if path.name not in pages:
+            path.unlink()
+    for name, text in pages.items():
+        (FOLDER / name).write_text(text)
+    print(f"wrote {len(pages)} pages of {FOLDER.name}/")
 
 
-def render() -> str:
-    """The whole page."""
-    document = openapi((*OPERATIONS, *describing(OPERATIONS)), title="Interlock", version="")
+def render() -> dict[str, str]:
+    """Every page by its file name."""
+    document = described()
     tags = [tag["name"] for tag in document["tags"]]
-    parts = [PREFACE, _contents(document, tags)]
+    homes = homes_of(document)
+    pages = {"README.md": WRITTEN + PREFACE + _contents(document, tags)}
     for tag in tags:
-        parts += [f"## {tag}\n", *(_operation(document, *each) for each in _operations(document, tag))]
-    parts += ["## Shapes\n", *_shapes(document["components"]["schemas"])]
-    return "\n".join([*parts, _codes()])
+        name = _file(tag)
+        parts = [
+            f"{WRITTEN}# {tag} over HTTP\n",
+            *(_operation(document, *each) for each in _operations(document, tag)),
+        ]
+        own = [shape for shape, home in homes.items() if home == name]
+        parts += ["## Shapes\n", *_shapes(document["components"]["schemas"], own)] if own else []
+        pages[name] = _linked("\n".join(parts), homes, name)
+    shared = [shape for shape, home in homes.items() if home == SHARED]
+    shapes = _shapes(document["components"]["schemas"], shared, "##")
+    opening = f"{WRITTEN}# Shapes\n\nTypes that several rooms share.\n"
+    pages[SHARED] = _linked("\n".join([opening, *shapes]), homes, SHARED)
+    pages["codes.md"] = WRITTEN + _codes()
+    return pages
+
+
+def described() -> Json:
+    """The description that a server gives of itself."""
+    return openapi((*OPERATIONS, *describing(OPERATIONS)), title="Interlock", version="")
+
+
+def _file(tag: str) -> str:
+    return f"{_slug(tag)}.md"
+
+
+def _slug(heading: str) -> str:
+    """How a heading is spelled in an address."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def homes_of(document: Json) -> dict[str, str]:
+    """The page of every shape: that of the one room that uses it, or the page of shared ones."""
+    users = dict[str, set[str]]()
+    for tag in (tag["name"] for tag in document["tags"]):
+        waiting = [_names_in([each for _, each in _operations(document, tag)])]
+        while waiting:
+            for name in waiting.pop():
+                if tag not in users.setdefault(name, set()):
+                    users[name].add(tag)
+                    waiting.append(_names_in(document["components"]["schemas"].get(name, {})))
+    return {
+        name: _file(min(using)) if len(using := users.get(name, set())) == 1 else SHARED
+        for name in document["components"]["schemas"]
+        if not _PAGE.fullmatch(name)
+    }
+
+
+def _names_in(part: Any) -> set[str]:
+    return set(re.findall(r"#/components/schemas/(\w+)", json.dumps(part)))
+
+
+def _linked(text: str, homes: dict[str, str], page: str) -> str:
+    """Lead links to shapes to the page where each one is."""
+    places = {name.lower(): home for name, home in homes.items()}
+    return re.sub(
+        r"\]\(#shape-(\w+)\)",
+        lambda found: f"]({'' if places[found[1]] == page else places[found[1]]}#{found[1]})",
+        text,
+    )
 
 
 def _contents(document: Json, tags: Iterable[str]) -> str:
-    lines = ["| what | how |", "|---|---|"]
+    lines = list[str]()
     for tag in tags:
-        links = (
-            f"[{operation['summary']}](#{operation['operationId']})"
-            for _, _, operation in _operations(document, tag)
-        )
-        lines.append(f"| [{tag}](#{tag.lower()}) | {' · '.join(links)} |")
-    return "\n".join([*lines, ""])
+        lines += [f"## {tag}", "", "| | route |", "|---|---|"]
+        for routes, operation in _operations(document, tag):
+            place = f"{_file(tag)}#{_slug(operation['summary'])}"
+            lines.append(f"| [{operation['summary']}]({place}) | {'<br>'.join(routes)} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
-def _operations(document: Json, tag: str) -> Iterator[tuple[str, str, Json]]:
+def _operations(document: Json, tag: str) -> list[tuple[list[str], Json]]:
+    """The operations of a room, each with its routes; one that has two routes is listed once."""
+    found = dict[str, tuple[list[str], Json]]()
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             if tag in operation["tags"]:
-                yield method.upper(), path, operation
+                routes, _ = found.setdefault(operation["summary"], ([], operation))
+                routes.append(f"`{method.upper()} {path}`")
+    return list(found.values())
 
 
-def _operation(document: Json, method: str, path: str, operation: Json) -> str:
+def _operation(document: Json, routes: list[str], operation: Json) -> str:
     described = operation.get("description", "")
     lines = [
-        f'<a id="{operation["operationId"]}"></a>',
-        f"### `{method} {path}`",
+        f"## {operation['summary']}",
         "",
-        f"{_sentence(operation['summary'])} {_who(operation)} {described}".strip(),
+        " or ".join(routes),
+        "",
+        *([described, ""] if described else []),
+        f"{_who(operation)} Operation `{operation['operationId']}`.",
         "",
         *_parameters(operation.get("parameters", ())),
         *_body(operation.get("requestBody")),
@@ -103,7 +179,7 @@ def _who(operation: Json) -> str:
     if not operation.get("security"):
         return "Public."
     roles = operation.get("x-roles")
-    return f"Roles: any of {', '.join(f'`{role}`' for role in roles)}." if roles else "Any key."
+    return f"Roles: any of {', '.join(f'`{role}`' for role in roles)}." if roles else "Any API key."
 
 
 def _parameters(parameters: Iterable[Json]) -> Iterator[str]:
@@ -157,11 +233,10 @@ def _resolved(content: Json, document: Json) -> Any:
     return _at(document, reference) if reference and not reference.endswith("/Problem") else schema
 
 
-def _shapes(schemas: Json) -> Iterator[str]:
-    for name, schema in schemas.items():
-        if _PAGE.fullmatch(name):
-            continue
-        lines = [f'<a id="{name.lower()}"></a>', f"### {name}", ""]
+def _shapes(schemas: Json, names: Iterable[str], mark: str = "###") -> Iterator[str]:
+    for name in names:
+        schema = schemas[name]
+        lines = [f"{mark} {name}", ""]
         if schema.get("description"):
             lines += [schema["description"], ""]
         lines += _fields(schema) if schema.get("properties") else [_typed(schema)]
@@ -192,7 +267,7 @@ def _typed(schema: Json) -> str:
     """A type in words, with its limits; safe inside a table."""
     if "$ref" in schema:
         name: str = schema["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
+        return f"[{name}](#shape-{name.lower()})"
     if "anyOf" in schema or "oneOf" in schema:
         choices: list[Json] = schema.get("anyOf") or schema["oneOf"]
         return " or ".join(dict.fromkeys(map(_typed, choices)))
@@ -215,7 +290,9 @@ def _base(schema: Json, kind: Any) -> str:
 
 def _codes() -> str:
     lines = [
-        "## Codes",
+        "# Codes",
+        "",
+        "Every refusal has one of these codes. Read the code, not the sentence: sentences may get better.",
         "",
         "Where one operation is the next step, the problem names it in `next`: its id, its route and the arguments",
         "that are known; `needs` lists the fields that only the caller can fill in. The SDK words it as a call",
@@ -242,10 +319,6 @@ def _at(document: Json, reference: str) -> Json:
     for step in reference.removeprefix("#/").split("/"):
         found = found[step]
     return found
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."
 
 
 def _cell(text: str) -> str:

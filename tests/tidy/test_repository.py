@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.tidy.source import ROOT, files
-from tools import approve_path, reference, states, suite
+from tools import approve_path, reference, sdk_reference, states, suite
 
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 CHANGELOG = ROOT / "CHANGELOG.md"
@@ -88,7 +88,14 @@ def test_the_diagrams_of_states_are_current() -> None:
 
 
 def test_the_reference_of_the_api_is_current() -> None:
-    assert reference.PAGE.read_text() == reference.render(), "run `make docs`"
+    written = {path.name: path.read_text() for path in reference.FOLDER.glob("*.md")}
+    assert written == reference.render(), "run `make docs`"
+
+
+def test_the_reference_of_the_sdk_is_current_and_has_every_method() -> None:
+    written = {path.name: path.read_text() for path in sdk_reference.FOLDER.glob("*.md")}
+    assert written == sdk_reference.render(), "run `make docs`"
+    assert [name for name, _ in sdk_reference.methods() if f"`il.{name}`" not in written["README.md"]] == []
 
 
 def test_the_way_of_an_approve_is_the_one_that_the_page_shows() -> None:
