@@ -16,8 +16,7 @@ from bench.scene import approve, folder, many, opened, submit
 from interlock.rooms.identity.keys import digest_of
 from interlock.rooms.identity.model import Caller, PrincipalKind, Role
 from interlock.rooms.jobs.claims import ClaimJob
-from interlock.rooms.jobs.completion import CompleteJob
-from interlock.rooms.jobs.holds import Backoff
+from interlock.rooms.jobs.holds import Backoff, CompleteJob
 from interlock.service.operator import issue_key
 from interlock.service.service import Service
 from tests.harness.postgres import PostgresServer

@@ -17,8 +17,7 @@ from interlock.kernel.ids import new_id
 from interlock.rooms.identity.keys import digest_of
 from interlock.rooms.identity.model import Caller, PrincipalKind, Role
 from interlock.rooms.jobs.claims import ClaimJobs
-from interlock.rooms.jobs.completion import CompleteJob
-from interlock.rooms.jobs.holds import Backoff
+from interlock.rooms.jobs.holds import Backoff, CompleteJob
 from interlock.rooms.jobs.model import JOBS
 from interlock.rooms.jobs.rules import SubmitJob
 from interlock.rooms.policy.action import Action

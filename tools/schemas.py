@@ -1,8 +1,9 @@
 """Writes the JSON Schemas of the files that people edit: the policy and `interlock.yaml`.
 
 An editor shows the descriptions on hover and marks mistakes while a person types. The limits and words come from the
-parsers, and `tests/rooms/policy/test_policy_schema.py` compares their verdicts. What only a parser can see (an expression, a
-duration beyond its limit, two rules with one id) is left to `interlock policy check` and `interlock exec`.
+parsers, and `tests/rooms/policy/test_policy_schema.py` compares their verdicts. What only a parser can see (an
+expression, a duration beyond its limit, two rules with one id) is left to `interlock policy check` and
+`interlock exec`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from interlock.cli.execution.tasks import TaskFile
 from interlock.rooms.policy import parser
 from interlock.rooms.policy.expressions import EXPRESSION_MAX
 from interlock.rooms.policy.language import ApprovalRequirement, Decision, Mode
-from interlock.rooms.policy.reader import TEXT_MAX, VALUES_MAX
+from interlock.rooms.policy.parser import TEXT_MAX, VALUES_MAX
 from tools.schema_words import APPROVAL, ESCALATION, POLICY, RULE, TASK, TASK_APPROVAL, THROTTLE, WHEN
 
 FOLDER = Path(__file__).parents[1] / "src" / "interlock" / "schemas"

@@ -85,7 +85,8 @@ def test_a_run_shows_which_step_waits_for_people(capsys: pytest.CaptureFixture[s
     step = RunStep(id="agree", kind="approval", state="running", job_id="job_1")
     say_steps((step,))
     shown = capsys.readouterr().out
-    assert "agree" in shown and "running" in shown
+    assert "agree" in shown
+    assert "running" in shown
     assert "people decide: interlock approval job_1\n" in shown
 
 

@@ -14,8 +14,8 @@ from interlock.kernel.pages import page_of
 from interlock.kernel.storage import Store
 from interlock.rooms.grants.model import GRANT_USES, SIGNERS, GrantUse, Signer
 from interlock.rooms.grants.queries import list_signers, list_uses
+from interlock.rooms.jobs.inbox_queries import Sought, search_jobs
 from interlock.rooms.jobs.model import JOBS, Job, JobState, Verdict
-from interlock.rooms.jobs.search_queries import Sought, search_jobs
 from interlock.rooms.policy.action import Action
 from tests.conformance.test_stores import carrying, changes
 from tests.harness.store_places import Place

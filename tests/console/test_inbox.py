@@ -7,8 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.harness.browser import audit_accessibility
-from tests.harness.console_site import POLICY, ConsoleSite
+from tests.harness.browser import OpenPage, audit_accessibility
+from tests.harness.console_site import POLICY, TOPIC, ConsoleSite
 
 
 def test_each_request_that_waits_for_me_is_one_link(console: ConsoleSite, page_in_each_scheme: Page) -> None:
@@ -69,6 +69,36 @@ def test_a_filter_is_in_the_address(console: ConsoleSite, page: Page) -> None:
     expect(page.get_by_role("link", name="Pays")).to_have_count(1)
 
 
+@pytest.mark.parametrize("javascript", [True, False])
+def test_a_view_is_saved_by_a_name_and_opened_after_signing_in_again(
+    console: ConsoleSite, page: Page, plain_page: Page, javascript: bool
+) -> None:
+    page = page if javascript else plain_page
+    console.submit(25_000, to="Acme")
+    console.submit(26_000, to="Globex")
+    console.sign_in(page, console.ann)
+    page.goto(f"{console.url}/console/inbox?q=Globex&order=newest")
+    page.get_by_label("Name of this view").fill("<b>Globex\u202e")
+    page.get_by_role("button", name="Save this view").click()
+    page.get_by_text("ann", exact=True).click()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("API key")).to_be_visible()
+    console.sign_in(page, console.bob)
+    expect(page.get_by_role("link", name="Pays")).to_have_count(2)
+    expect(page.get_by_role("navigation", name="Saved views")).to_have_count(0)
+    page.context.clear_cookies(name="interlock")
+    console.sign_in(page, console.ann)
+    views = page.get_by_role("navigation", name="Saved views")
+    views.get_by_role("link", name="<b>Globex\\u202e").click()
+    expect(page).to_have_url(re.compile(r"q=Globex&order=newest$"))
+    expect(page.get_by_role("link", name="Pays")).to_have_count(1)
+    if javascript:
+        audit_accessibility(page)
+    page.get_by_role("button", name="Forget this view").click()
+    expect(views).to_have_count(0)
+    expect(page.get_by_role("link", name="Pays")).to_have_count(1)
+
+
 def test_what_comes_and_goes_is_shown_without_reloading(console: ConsoleSite, page: Page) -> None:
     console.sign_in(page, console.ann)
     expect(page.locator("html[data-leads]")).to_have_count(1)
@@ -82,6 +112,65 @@ def test_what_comes_and_goes_is_shown_without_reloading(console: ConsoleSite, pa
     page.get_by_role("button", name="1 no longer waiting").click()
     expect(page.get_by_text("Nothing waits for you.")).to_be_visible()
     assert page.evaluate("window.stayed") is True
+
+
+@pytest.mark.parametrize("path", ["settings", "people", "policy", "traffic", "jobs"])
+def test_every_page_counts_what_waits_in_its_menu_title_and_icon(
+    console: ConsoleSite, page: Page, path: str
+) -> None:
+    console.sign_in(page, console.ann)
+    page.goto(f"{console.url}/console/{path}")
+    expect(page.locator("html[data-leads]")).to_have_count(1)
+    icon = page.locator("link[rel=icon]")
+    expect(icon).to_have_attribute("href", re.compile("icon.svg"))
+    console.submit()
+    expect(page).to_have_title(re.compile(r"^\(1\) "))
+    menu = page.get_by_role("navigation", name="Pages", exact=True)
+    expect(menu.get_by_role("link", name="Inbox")).to_have_text("Inbox 1")
+    expect(icon).to_have_attribute("href", re.compile("^data:image/png"))
+    console.client(console.bob).approve(console.submit().id)
+    expect(page).to_have_title(re.compile(r"^\(1\) "))
+
+
+# Notes what the browser is asked to show; the page believes that nobody looks at it.
+NOTIFIED = """
+    window.told = [];
+    Object.defineProperty(document, "hidden", { get: () => true });
+    window.Notification = class extends Notification {
+        constructor(title, options) { super(title, options); window.told.push(options.body); }
+    };
+"""
+
+
+def test_a_person_who_allows_it_is_notified_of_what_they_may_decide_alone(
+    console: ConsoleSite, open_page: OpenPage
+) -> None:
+    page = open_page(permissions=["notifications"])
+    page.add_init_script(NOTIFIED)
+    console.sign_in(page, console.ann)
+    expect(page.locator("html[data-leads]")).to_have_count(1)
+    page.get_by_text("ann", exact=True).click()
+    page.get_by_role("button", name="Notify me in this browser").click()
+    expect(page.get_by_role("button", name="Stop notifying me in this browser")).to_be_visible()
+    console.submit(5_000)  # runs without anybody
+    console.submit()
+    expect(page).to_have_title(re.compile(r"^\(1\) "))
+    assert page.evaluate("window.told") == [f"{TOPIC} waits for your decision"]
+    page.get_by_role("button", name="Stop notifying me in this browser").click()
+    console.submit()
+    expect(page).to_have_title(re.compile(r"^\(2\) "))
+    assert len(page.evaluate("window.told")) == 1
+
+
+def test_nobody_is_notified_of_what_waits_for_others(console: ConsoleSite, open_page: OpenPage) -> None:
+    page = open_page(permissions=["notifications"])
+    page.add_init_script(NOTIFIED)
+    console.sign_in(page, console.mia)
+    page.evaluate("localStorage.setItem('interlock-notify', 'yes')")
+    expect(page.locator("html[data-leads]")).to_have_count(1)
+    console.submit()
+    expect(page.get_by_role("link", name="1 waiting in all")).to_be_visible()
+    assert page.evaluate("window.told") == []
 
 
 def test_a_paused_page_stands_still_and_catches_up(console: ConsoleSite, page: Page) -> None:

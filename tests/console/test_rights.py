@@ -15,8 +15,10 @@ import pytest
 
 from interlock.api.assembly import OPERATIONS
 from interlock.console.pages import PAGES
-from interlock.console.route import PageRoute
-from interlock.console.visit import _DECIDED_INSIDE  # pyright: ignore[reportPrivateUsage]
+from interlock.console.visit import (
+    _DECIDED_INSIDE,  # pyright: ignore[reportPrivateUsage]
+    PageRoute,
+)
 from interlock.rooms.identity.model import Role
 from interlock.service.router import Router
 from tests.harness.console_site import Company, ConsoleSite

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.console.evidence import evidence_body
 from interlock.console.sentence import title_of
-from interlock.console.shown import duration, money_in, payload, text_of, web_link
+from interlock.console.shown import duration, evidence_body, money_in, payload, text_of, web_link
 from interlock.wire.jobs import Evidence, Job
 
 JSON = st.recursive(

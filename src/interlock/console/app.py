@@ -15,12 +15,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from interlock.console.attempts import Attempts
 from interlock.console.client import Api, OperationFacts, Refusal, Refused, Respond
 from interlock.console.oidc import Providers
 from interlock.console.pages import PAGES
-from interlock.console.route import PageRoute
-from interlock.console.visit import Assets, Fields, TooManyFields, Visit, cookie_of
+from interlock.console.visit import Assets, Attempts, Fields, PageRoute, TooManyFields, Visit, cookie_of
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import CommandFailed, Fault, LockBusy, OutcomeUnknown, Overloaded
 from interlock.kernel.storage import StoreDown
@@ -107,7 +105,12 @@ class Console:
             if not is_reading:
                 raise MethodNotAllowed(request.method, "GET, HEAD")
             return self._file(request) if is_file else _front(request)
-        route, path = self._router.find(request.method, request.path)
+        try:
+            route, path = self._router.find(request.method, request.path)
+        except MethodNotAllowed as only_a_form:
+            if not is_reading or "POST" not in only_a_form.allowed:
+                raise
+            return _page_of_form(request)
         trace.route = route.path
         if not is_reading:
             _check_same_origin(request)
@@ -331,6 +334,12 @@ async def _form(request: Request, *, is_public: bool) -> Fields:
                 code="invalid_request", status=400, title="Not readable", detail="The form is not readable."
             )
         ) from None
+
+
+def _page_of_form(request: Request) -> Response:
+    """A page that answered a form stays open where the form was sent; read from there, it is the page of the form."""
+    page = request.root + request.path.rpartition("/")[0] + (f"?{request.query}" if request.query else "")
+    return Response(status=303, headers=(("location", page),))
 
 
 def _page_before(request: Request) -> str:

@@ -7,12 +7,10 @@ from typing import Any
 import msgspec
 
 from interlock.console.client import Refusal, Refused
-from interlock.console.diff import changed_lines, pretty
-from interlock.console.evidence import evidence_body
-from interlock.console.route import PageRoute
 from interlock.console.sentence import on_approve, title_of
+from interlock.console.shown import changed_lines, evidence_body, pretty
 from interlock.console.timeline import timeline_of
-from interlock.console.visit import HTML, Notice, Visit, complaint, notice_of
+from interlock.console.visit import HTML, Notice, PageRoute, Visit, complaint, notice_of
 from interlock.wire.approvals import ApprovalRequest, Comment, Inbox, Review, Viewers
 from interlock.wire.events import AuditEntry
 from interlock.wire.fields import Page

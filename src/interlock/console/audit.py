@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.console.route import PageRoute
-from interlock.console.visit import Visit
+from interlock.console.visit import PageRoute, Visit
 from interlock.wire.events import AuditEntry
 from interlock.wire.fields import Page
 from interlock.wire.http import Response
@@ -42,6 +41,7 @@ _VERBS = {
     "retry": "let run again",
     "cancel": "cancelled",
     "expire": "let expire",
+    "effect_doubt": "left in doubt the effect",
     "effect_begin": "began the effect",
     "effect_commit": "carried out the effect",
     "effect_fail": "reported a failure of the effect",

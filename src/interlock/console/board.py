@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from interlock.console.route import PageRoute
-from interlock.console.visit import ROWS, Visit
+from interlock.console.visit import ROWS, PageRoute, Visit
 from interlock.wire.admission import Limits, Run
 from interlock.wire.fields import Page
 from interlock.wire.http import Response

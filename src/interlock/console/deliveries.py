@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from interlock.console.client import Refused
-from interlock.console.route import PageRoute
-from interlock.console.visit import Notice, Visit, notice_of
+from interlock.console.visit import Notice, PageRoute, Visit, notice_of
 from interlock.kernel.ids import new_id
 from interlock.wire.events import DeadLetter, Relays, Webhook, WebhookTest
 from interlock.wire.fields import Page
@@ -122,14 +121,12 @@ PAGES = (
     PageRoute(method="POST", path=_LIST, answer=add, operation="add_webhook"),
     PageRoute(path=_ONE, answer=show_one, operation="get_webhook"),
     *(
-        PageRoute(method=method, path=f"{_ONE}/{verb}", answer=answer, operation=operation)
-        for verb, does, operation in (
+        PageRoute(method="POST", path=f"{_ONE}/{verb}", answer=answer, operation=operation)
+        for verb, answer, operation in (
             ("test", test, "test_webhook"),
             ("rotate", rotate, "rotate_webhook_secret"),
             ("remove", remove, "remove_webhook"),
             ("redeliver", redeliver, "redeliver_dead_letter"),
         )
-        # A page that answered a form stays open where the form was sent: there it can be read again.
-        for method, answer in (("POST", does), ("GET", show_one))
     ),
 )

@@ -8,8 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from interlock.console.client import Refused
-from interlock.console.route import PageRoute
-from interlock.console.visit import ROWS, Notice, Visit, complaint, notice_of
+from interlock.console.visit import ROWS, Notice, PageRoute, Visit, complaint, notice_of
 from interlock.wire.effects import Effect, EffectResult
 from interlock.wire.fields import Page
 from interlock.wire.http import Response

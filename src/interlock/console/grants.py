@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from interlock.console.client import Refused
-from interlock.console.route import PageRoute
-from interlock.console.visit import Notice, Visit, complaint, notice_of
+from interlock.console.visit import Notice, PageRoute, Visit, complaint, notice_of
 from interlock.kernel.codec.pins import NotAPin, read_pin
 from interlock.kernel.codec.strict import JsonRefused
 from interlock.kernel.ids import new_id

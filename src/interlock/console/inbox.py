@@ -1,16 +1,44 @@
-"""The inbox: what waits for the person who is signed in, the most urgent first, and decisions on several at once."""
+"""The inbox: what waits for the person who is signed in, the most urgent first, and decisions on several at once.
+
+What the inbox shows is in its address. A view is such an address with a name; a person's views are kept in a cookie of
+their browser.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+
+import msgspec
+
 from interlock.console.client import Refused
-from interlock.console.route import PageRoute
 from interlock.console.sentence import title_of
-from interlock.console.visit import Visit
+from interlock.console.sign_in import cookie
+from interlock.console.visit import PageRoute, Visit, cookie_name, cookie_of
 from interlock.wire.approvals import Inbox, Review
 from interlock.wire.http import Response
 
 _BATCH_MAX = 200
 _FILTERS = ("topic", "env", "by", "q", "order")
+_SHOWN = (*_FILTERS, "show")
+_VIEWS_MAX = 12
+_VIEWS_BYTES_MAX = 3000  # browsers refuse a cookie of more than 4096
+_VIEW_NAME_MAX = 40
+_YEAR = 365 * 24 * 60 * 60
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """A name for what the inbox shows under these parameters of its address."""
+
+    name: str
+    query: dict[str, str]
+
+
+class _Views(msgspec.Struct, frozen=True, kw_only=True):
+    """What the cookie holds: views, and of whom, so that they are shown to no other person of the browser."""
+
+    owner: str
+    views: list[View]
 
 
 async def show(visit: Visit) -> Response:
@@ -34,6 +62,43 @@ async def decide(visit: Visit) -> Response:
         await _decided(visit, verb, job_id, visit.form.one(f"hash.{job_id}"), reason) for job_id in chosen
     ]
     return await _page(visit, answers=answers)
+
+
+async def keep_view(visit: Visit) -> Response:
+    """Give what the inbox shows a name, or, asked to, forget one."""
+    name, shown = visit.form.one("name"), visit.form.given(*_SHOWN)
+    views = [view for view in _views(visit) if view.name != name]
+    if visit.form.one("do") != "forget":
+        if not name or len(name) > _VIEW_NAME_MAX:
+            return await _page(
+                visit, status=400, complaint=f"Give a name of 1 to {_VIEW_NAME_MAX} characters."
+            )
+        views.append(View(name=name, query=shown))
+    kept = base64.urlsafe_b64encode(msgspec.json.encode(_Views(owner=_owner(visit), views=views))).decode()
+    if len(views) > _VIEWS_MAX or len(kept) > _VIEWS_BYTES_MAX:
+        return await _page(visit, status=400, complaint="There are too many views; forget one first.")
+    response = visit.redirect("/console/inbox", **shown)
+    header = ("set-cookie", cookie(visit, kept, _YEAR, name=_views_cookie(visit)))
+    return msgspec.structs.replace(response, headers=(*response.headers, header))
+
+
+def _views(visit: Visit) -> list[View]:
+    """The views of this person. A cookie that cannot be read holds none."""
+    try:
+        kept = base64.urlsafe_b64decode(cookie_of(visit.request, _views_cookie(visit)))
+        found = msgspec.json.decode(kept, type=_Views)
+    except (ValueError, msgspec.MsgspecError):
+        return []
+    return found.views[:_VIEWS_MAX] if found.owner == _owner(visit) else []
+
+
+def _views_cookie(visit: Visit) -> str:
+    return f"{cookie_name(visit.request)}-views"
+
+
+def _owner(visit: Visit) -> str:
+    known = visit.known
+    return hashlib.sha256(f"{known.tenant}\n{known.principal}".encode()).hexdigest()[:16] if known else ""
 
 
 async def _decided(visit: Visit, verb: str, job_id: str, job_hash: str, reason: str) -> dict[str, object]:
@@ -63,6 +128,8 @@ async def _page(
         next_cursor=found.next_cursor,
         filters=filters,
         is_all=is_all,
+        views=_views(visit),
+        shown=visit.query.given(*_SHOWN),
         complaint=complaint,
         answers=answers or [],
     )
@@ -71,4 +138,5 @@ async def _page(
 PAGES = (
     PageRoute(path="/console/inbox", operation="list_inbox", answer=show),
     PageRoute(method="POST", path="/console/inbox", operation="approve_job", answer=decide),
+    PageRoute(method="POST", path="/console/inbox/views", operation="list_inbox", answer=keep_view),
 )

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from interlock.console.client import Refused
-from interlock.console.route import PageRoute
 from interlock.console.sentence import title_of
 from interlock.console.timeline import moment_of
-from interlock.console.visit import Notice, Visit, complaint, notice_of
+from interlock.console.visit import Notice, PageRoute, Visit, complaint, notice_of
 from interlock.wire.effects import Effect
 from interlock.wire.events import AuditEntry
 from interlock.wire.fields import Page

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from interlock.console.client import Refused
-from interlock.console.route import PageRoute
-from interlock.console.visit import Notice, Visit, notice_of
+from interlock.console.visit import Notice, PageRoute, Visit, notice_of
 from interlock.kernel.ids import new_id
 from interlock.wire.fields import Page
 from interlock.wire.http import Response
@@ -225,14 +224,12 @@ PAGES = (
     PageRoute(path="/console/sessions/end", answer=show, operation="list_sessions"),
     PageRoute(path=_ONE, answer=show_one, operation="get_principal"),
     *(
-        PageRoute(method=method, path=f"{_ONE}/{verb}", answer=answer, operation=operation)
-        for verb, does, operation in (
+        PageRoute(method="POST", path=f"{_ONE}/{verb}", answer=answer, operation=operation)
+        for verb, answer, operation in (
             ("change", change, "set_principal"),
             ("issue", issue, "issue_key"),
             ("revoke", revoke, "revoke_api_key"),
             ("remove", remove, "remove_principal"),
         )
-        # A page that answered a form stays open where the form was sent: there it can be read again.
-        for method, answer in (("POST", does), ("GET", show_one))
     ),
 )

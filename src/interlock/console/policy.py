@@ -8,9 +8,8 @@ from typing import Any, cast
 import msgspec
 
 from interlock.console.client import Refusal, Refused
-from interlock.console.diff import changed_lines, pretty
-from interlock.console.route import PageRoute
-from interlock.console.visit import Notice, Visit, notice_of
+from interlock.console.shown import changed_lines, pretty
+from interlock.console.visit import Notice, PageRoute, Visit, notice_of
 from interlock.wire.fields import Page
 from interlock.wire.http import Response
 from interlock.wire.jobs import Job

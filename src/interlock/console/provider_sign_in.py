@@ -20,8 +20,7 @@ from interlock.console import sign_in
 from interlock.console.client import Refusal, Refused
 from interlock.console.id_token import NotProven
 from interlock.console.oidc import Begun, ProviderAway, ProviderClient
-from interlock.console.route import PageRoute
-from interlock.console.visit import Visit, cookie_name, cookie_of
+from interlock.console.visit import PageRoute, Visit, cookie_name, cookie_of
 from interlock.kernel.codec.sealing import CannotUnseal, seal, unseal
 from interlock.kernel.ids import new_id
 from interlock.rooms.identity.refusals import (

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 
 from interlock.console.client import Refused
-from interlock.console.route import PageRoute
 from interlock.console.timeline import Moment, moment_of
-from interlock.console.visit import Notice, Visit, notice_of
+from interlock.console.visit import Notice, PageRoute, Visit, notice_of
 from interlock.kernel.ids import new_id
 from interlock.wire.admission import Limits, Run
 from interlock.wire.approvals import ApprovalRequest, Review

@@ -1,4 +1,4 @@
-"""How values are shown to people. Everything that shows a payload does it through `payload`.
+"""How values and evidence are shown to people. Everything that shows a payload does it through `payload`.
 
 Nothing is hidden: a character that cannot be seen is spelled out, a long text scrolls, and no field is left out.
 Nothing is run: all of it is text, and only http and https addresses become links, shown with their host.
@@ -6,6 +6,7 @@ Nothing is run: all of it is text, and only http and https addresses become link
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,13 +15,20 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from interlock.kernel.codec.visible import is_visible, spelled_out
+from interlock.wire.jobs import Evidence
 
 _LONG = 400
 _DEPTH_MAX = 12
 _COLUMNS_MAX = 8
+_LINES_MAX = 5000
+_LINE_KINDS = {" ": "same", "-": "gone", "+": "new"}
+_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]+")
+_MARKDOWN = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table").disable("image")
 _LINKS = re.compile(r"https?://[^\s<>\"']{1,2000}")
 _MINOR = re.compile(r"(?:^|_)(?:cents|minor)$")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)")
@@ -35,8 +43,7 @@ def payload(value: Any) -> Markup:
 
 def raw(value: Any) -> Markup:
     """The same value as JSON, indented, every character that cannot be seen escaped."""
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    return Markup("<pre>{}</pre>").format(text_of(text, lines=True))
+    return Markup("<pre>{}</pre>").format(text_of(pretty(value), lines=True))
 
 
 def text_of(text: object, *, lines: bool = False) -> Markup:
@@ -251,6 +258,54 @@ def listed(names: Sequence[str], last: str = "and") -> str:
     if len(said) < 2:
         return "".join(said)
     return f"{', '.join(said[:-1])} {last} {said[-1]}"
+
+
+def evidence_body(item: Evidence) -> Markup:
+    """What a piece of evidence shows, by its kind: text alone, in which nothing runs. Markdown brings no HTML along."""
+    content, kind = item.content or "", item.kind.lower()
+    if kind in ("markdown", "md", "text/markdown"):
+        return _markdown(_seen(content))
+    if kind.startswith("image") and _IMAGE.fullmatch(content):
+        return Markup('<img src="{}" alt="{}">').format(content, item.title)
+    if kind in ("json", "application/json"):
+        try:
+            return payload(msgspec.json.decode(content.encode()))
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            pass
+    return Markup("<pre>{}</pre>").format(text_of(content, lines=True))
+
+
+def _markdown(text: str) -> Markup:
+    """Markdown, with the host behind each link that leads somewhere else than it says."""
+    tokens = _MARKDOWN.parse(text)
+    for token in tokens:
+        told: list[Token] = []
+        host = ""
+        for child in token.children or ():
+            told.append(child)
+            if child.type == "link_open":
+                host = urlsplit(str(child.attrGet("href") or "")).hostname or ""
+            elif child.type == "link_close" and host:
+                told.append(Token("text", "", 0, content=f" (goes to {host})"))
+        token.children = told if token.children else token.children
+    return Markup(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {}))  # noqa: S704 - HTML in it is escaped
+
+
+def _seen(text: str) -> str:
+    """The text with every character that cannot be seen spelled out, lines kept."""
+    return "".join(char if char in "\n\t" or is_visible(char) else spelled_out(char) for char in text)
+
+
+def changed_lines(old: str, new: str) -> list[tuple[str, str]]:
+    """Lines of two texts, as `m.diff` shows them: `same`, `gone` or `new`. Long equal stretches are left out."""
+    olds, news = old.splitlines()[:_LINES_MAX], new.splitlines()[:_LINES_MAX]
+    lines = list(difflib.unified_diff(olds, news, lineterm="", n=3))[2:]
+    return [(_LINE_KINDS[line[0]], line[1:]) for line in lines if line[0] in _LINE_KINDS]
+
+
+def pretty(value: Any) -> str:
+    """A value as JSON, one field a line."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from interlock.console.client import Refusal, Refused
-from interlock.console.route import PageRoute
-from interlock.console.visit import Notice, Visit, cookie_name, cookie_of
+from interlock.console.visit import Notice, PageRoute, Visit, cookie_name, cookie_of
 from interlock.rooms.identity.refusals import LinkOver, PeopleOnly, Unauthenticated
 from interlock.service import sessions
 from interlock.wire.http import Response

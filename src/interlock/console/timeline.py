@@ -1,4 +1,4 @@
-"""What happened to a request, in words: submitted, opened, voted, escalated, decided, claimed, done."""
+"""What happened to a request, in words: submitted, asked, opened, voted, escalated, decided, claimed, done."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from interlock.console.shown import listed
 from interlock.wire.approvals import ApprovalRequest
 from interlock.wire.events import AuditEntry
 
@@ -49,9 +50,11 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 def timeline_of(request: ApprovalRequest, history: Iterable[AuditEntry]) -> list[Moment]:
     """The oldest first. Who opened the request is not audited; it is told from those who looked."""
     moments = [moment_of(entry) for entry in history]
+    asked = listed(request.approval.groups) or "every reviewer"
+    moments.append(Moment(at=request.approval.requested_at, actor="Interlock", words=f"asked {asked}"))
     moments += [Moment(at=each.first_at, actor=each.principal, words="opened it") for each in request.viewers]
     moments += [
-        Moment(at=each.at, actor="Interlock", words=f"asked {', '.join(each.groups)} too")
+        Moment(at=each.at, actor="Interlock", words=f"asked {listed(each.groups)} too")
         for each in request.escalations
         if each.happened
     ]

@@ -6,8 +6,7 @@ import re
 
 import msgspec
 
-from interlock.console.route import PageRoute
-from interlock.console.visit import Visit
+from interlock.console.visit import PageRoute, Visit
 from interlock.wire.admission import AdmissionStats, StartsOfWorkflow, ThrottlesOfTopic, TrafficPoint
 from interlock.wire.http import Response
 

@@ -1,8 +1,10 @@
-"""One request of a browser on its way to a page: who asks, what was sent, and how the page is rendered."""
+"""One request of a browser on its way to a page: which page, who asks, what was sent, and how it is rendered."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +14,6 @@ import jinja2
 import msgspec
 
 from interlock.console import shown
-from interlock.console.attempts import Attempts
 from interlock.console.client import Api, OperationFacts, Refusal, Refused
 from interlock.console.oidc import Providers
 from interlock.service.keyring import Known
@@ -24,6 +25,9 @@ from interlock.wire.http import Headers, Request, Response
 HTML: Headers = (("content-type", "text/html; charset=utf-8"),)
 FORM_FIELDS_MAX = 2000
 ROWS = 50  # of one page of a list
+_FAILURES_MAX = 10
+_WINDOW_SECONDS = 60.0
+_CLIENTS_MAX = 10_000
 
 # Who may call an operation that checks roles itself, in the transaction that decides.
 _DECIDED_INSIDE: Mapping[str, tuple[str, ...]] = {
@@ -216,6 +220,20 @@ class Visit:
         return await self.api.ask("count_inbox", InboxCounts)
 
 
+class PageRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """One page, or one thing that a form does. `public`: also for people who are not signed in.
+
+    `operation` is the one of the API that it needs: a visitor who may not call that is neither shown the page nor
+    offered the form.
+    """
+
+    path: str
+    answer: Callable[[Visit], Awaitable[Response]]
+    operation: str = ""
+    method: str = "GET"
+    public: bool = False
+
+
 class Assets:
     """Templates, and the files that pages link to, each with a version in its address so that it is kept for ever."""
 
@@ -270,3 +288,24 @@ def notice_of(refusal: Refusal) -> Notice:
 def complaint(text: str) -> Notice:
     """What is wrong with a form that a person sent."""
     return Notice(text=text, is_problem=True, status=400)
+
+
+class Attempts:
+    """How often sign-in failed lately, by address: guessing is slowed down, and a person who mistypes is not."""
+
+    def __init__(self) -> None:
+        self._failed: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def wait_seconds(self, client: str | None) -> float:
+        """How long this address must wait before it may try again."""
+        began, count = self._failed.get(client or "", (0.0, 0))
+        left = began + _WINDOW_SECONDS - time.monotonic()
+        return left if count >= _FAILURES_MAX and left > 0 else 0.0
+
+    def note(self, client: str | None) -> None:
+        """Count one that failed."""
+        now, name = time.monotonic(), client or ""
+        began, count = self._failed.pop(name, (now, 0))
+        self._failed[name] = (began, count + 1) if now - began < _WINDOW_SECONDS else (now, 1)
+        if len(self._failed) > _CLIENTS_MAX:
+            self._failed.popitem(last=False)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from interlock.console.client import Refused
-from interlock.console.route import PageRoute
-from interlock.console.visit import Notice, Visit, notice_of
+from interlock.console.visit import Notice, PageRoute, Visit, notice_of
 from interlock.wire.admission import ClearedLimit, Limit, Limits
 from interlock.wire.fields import Page
 from interlock.wire.http import Response

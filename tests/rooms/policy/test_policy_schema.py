@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from interlock.kernel.codec.located import SourceInvalid, plain
 from interlock.rooms.policy import parser
 from interlock.rooms.policy.language import PolicyDocument, canonical_policy
-from interlock.rooms.policy.parser import parse_policy
-from interlock.rooms.policy.reader import read_source
+from interlock.rooms.policy.parser import parse_policy, read_source
 from tests.rooms.policy.policy_strategies import documents
 from tests.rooms.policy.test_bad_policies import CORPUS
 from tests.tidy.source import ROOT

@@ -35,13 +35,15 @@ function press(key) {
   return true;
 }
 
-// While a person answers, Enter in the field does what they were asked about; once they have left it, no longer.
+// While a person answers, Enter in the field does what they were asked about; once they have left it, no longer. What is
+// asked is kept here and not in the page, of which a part may be renewed meanwhile.
+let asked = null;
 function ask(field, key, words) {
+  asked = { id: field.id, key };
   const before = field.placeholder;
   field.placeholder = words;
-  field.dataset.submits = key;
   field.focus();
-  field.addEventListener("blur", () => { delete field.dataset.submits; field.placeholder = before; }, { once: true });
+  field.addEventListener("blur", () => { if (field.isConnected) { asked = null; field.placeholder = before; } }, { once: true });
 }
 
 function act(key) {
@@ -61,9 +63,9 @@ document.addEventListener("keydown", (event) => {
   const field = event.target.closest("input:not([type=checkbox]), textarea, select");
   if (event.key === "Escape") { field?.blur(); return; }
   if (field) {
-    if (event.key === "Enter" && field.dataset.submits && field.value.trim()) {
+    if (event.key === "Enter" && asked?.id === field.id && field.value.trim()) {
       event.preventDefault();
-      document.querySelector(`[data-key="${field.dataset.submits}"]`)?.click();
+      document.querySelector(`[data-key="${asked.key}"]`)?.click();
     }
     return;
   }

@@ -9,6 +9,10 @@ const live = document.getElementById("live");
 const pause = document.getElementById("pause");
 const away = document.getElementById("away");
 const WAIT_MS = 150;
+// However much happens, a page is not fetched more often than this; one that is not looked at, less often.
+const REST_MS = 1000;
+const HIDDEN_REST_MS = 5000;
+let fetchedAt = -HIDDEN_REST_MS;
 let paused = false;
 let missed = false;
 let lastId = document.body.dataset.after || "";
@@ -37,7 +41,12 @@ function happened(event) {
     if (concerns(element, event)) stale.add(element.id);
   }
   // News of everything is fetched also by a page with no part to renew: it learns whether the store answers.
-  if ((stale.size || event === null) && !timer) timer = setTimeout(refresh, WAIT_MS);
+  if (stale.size || event === null) refreshSoon();
+}
+
+function refreshSoon() {
+  const rest = fetchedAt + (document.hidden ? HIDDEN_REST_MS : REST_MS) - performance.now();
+  timer ||= setTimeout(refresh, Math.max(WAIT_MS, rest));
 }
 
 // Whether the store answers is said also while updates are paused.
@@ -49,9 +58,10 @@ async function refresh() {
   timer = 0;
   if (asking) return;
   asking = true;
+  fetchedAt = performance.now();
   try { await fetchAgain(); } finally {
     asking = false;
-    if (stale.size && !timer) timer = setTimeout(refresh, WAIT_MS);
+    if (stale.size) refreshSoon();
   }
 }
 
@@ -68,12 +78,14 @@ async function fetchAgain() {
   back();
   if (paused) { missed = true; return; }
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
-  document.body.dataset.waiting = page.body.dataset.waiting ?? "0";
-  count();
-  ids.push("nav");
+  if (page.body.dataset.waiting !== undefined) {
+    notify(Number(page.body.dataset.waiting) - Number(document.body.dataset.waiting));
+    document.body.dataset.waiting = page.body.dataset.waiting;
+    count();
+  }
   for (const id of ids) {
-    const old = id === "nav" ? document.querySelector("nav.side") : document.getElementById(id);
-    const fresh = id === "nav" ? page.querySelector("nav.side") : page.getElementById(id);
+    const old = document.getElementById(id);
+    const fresh = page.getElementById(id);
     if (!old || !fresh || old.outerHTML === fresh.outerHTML) continue;
     if (old.dataset.list !== undefined) renewList(old, fresh);
     else morph(old, fresh);
@@ -87,6 +99,7 @@ function morph(old, fresh) {
   const reason = old.querySelector("#reason")?.value;
   const before = old.dataset.hash;
   keepOpen(old, fresh);
+  keepSaid(old, fresh);
   window.htmx.swap({ target: old, text: fresh.outerHTML, swap: "outerMorph" });
   const now = document.getElementById(fresh.id);
   if (keep?.id) { const field = document.getElementById(keep.id); if (field) { field.value = keep.value; field.focus(); } }
@@ -105,6 +118,19 @@ function keepOpen(old, fresh) {
     const same = details.id ? was.find((other) => other.id === details.id) : was.length === is.length ? was[index] : null;
     if (same) details.open = same.open;
   });
+}
+
+// What a person was told about the form that they sent stays until they leave the page.
+function keepSaid(old, fresh) {
+  const said = old.querySelector("[data-said-once]");
+  if (!said || fresh.querySelector("[data-said-once]")) return;
+  let place = fresh.querySelector("[role=alert]");
+  if (!place) {
+    place = fresh.ownerDocument.createElement("div");
+    place.setAttribute("role", "alert");
+    fresh.querySelector("#outcome")?.after(place);
+  }
+  place.prepend(said.cloneNode(true));
 }
 
 // A list changes in place: rows that are over are marked, and new ones wait behind a button until the reader wants them.
@@ -162,17 +188,26 @@ function count() {
   icon.href = canvas.toDataURL("image/png");
 }
 
-// Browser notifications, if the person allows them: from the tab that holds the stream, so that there is one.
-function notify(event) {
-  if (!/approval\.requested|job\.submitted/.test(event.type || "") || localStorage.getItem("interlock-notify") !== "yes") return;
-  if (window.Notification?.permission !== "granted" || !document.hidden) return;
-  const topic = event.data?.topic || "A request";
-  new Notification("Interlock", { body: `${topic} waits for a decision`, tag: event.subject });
+// Browser notifications, if the person allows them: from the tab that holds the stream, so that there is one. They tell
+// of requests that this person may decide, and of no others.
+let asked = null;
+function notify(more) {
+  const request = asked;
+  asked = null;
+  if (!request || more <= 0 || document.documentElement.dataset.leads === undefined || !document.hidden) return;
+  if (localStorage.getItem("interlock-notify") !== "yes" || window.Notification?.permission !== "granted") return;
+  const text = more === 1 ? `${request.topic} waits for your decision` : `${more} more requests wait for your decision`;
+  const note = new Notification("Interlock", { body: text, tag: "interlock" });
+  note.onclick = () => {
+    window.focus();
+    location.assign(`${root}/console/${more === 1 ? `approvals/${request.id}` : "inbox"}`);
+  };
 }
 
 function heard(event, id) {
   if (Number(id) <= Number(lastId)) return;
   lastId = id;
+  if ((event.type || "").endsWith("approval.requested")) asked = { id: event.subject, topic: event.data?.topic || "A request" };
   happened(event);
 }
 
@@ -197,7 +232,6 @@ function connect() {
     if (kept.length > KEPT_MAX) kept.shift();
     channel.postMessage({ kind: "event", event, id: lastEventId });
     heard(event, lastEventId);
-    notify(event);
   };
   source.onerror = () => {
     gone("The connection is interrupted.");
@@ -222,7 +256,7 @@ if (url && window.EventSource && navigator.locks) {
 setInterval(() => {
   if (paused || document.hidden) return;
   for (const element of document.querySelectorAll("[data-every]")) stale.add(element.id);
-  if (stale.size && !timer) timer = setTimeout(refresh, 0);
+  if (stale.size) refreshSoon();
 }, 10000);
 pause?.addEventListener("click", () => {
   paused = !paused;
