@@ -54,6 +54,7 @@ docs: $(DEV) ## write the generated pages again
 	@$(BIN)/python -m tools.states
 	@$(BIN)/python -m tools.reference
 	@$(BIN)/python -m tools.settings
+	@$(BIN)/python -m tools.chart_schema
 	@$(BIN)/python -m tools.schemas
 	@$(BIN)/python -m tools.ops
 	@$(BIN)/python -m tools.approve_path
