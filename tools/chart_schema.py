@@ -1,6 +1,6 @@
 """Writes the JSON Schema of the Helm chart's values, by which Helm refuses what is misspelled or of the wrong kind.
 
-The settings are those of the server, except the ones that the chart makes from other values, or that belong in a Secret.
+The settings are those of the server, except those that the chart makes from other values, or that belong in a Secret.
 """
 
 from __future__ import annotations
@@ -38,45 +38,48 @@ def render() -> str:
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Values of the Interlock chart. Written by `make docs`.",
-        **_only(
-            {
-                "global": _ANYTHING,
-                "image": _only({"repository": _TEXT, "tag": _TEXT, "pullPolicy": _choice("Always", "IfNotPresent", "Never")}),
-                "imagePullSecrets": _list(_only({"name": _TEXT})),
-                "replicas": {"type": "integer", "minimum": 0},
-                "postgresql": _only(
-                    {"url": {"type": "string", "pattern": "^(postgres(ql)?://.+)?$"}, "passwordSecret": _secret()}
-                ),
-                "secret": _secret(),
-                "storage": _only({"size": _TEXT, "className": _TEXT, "existingClaim": _TEXT}),
-                "settings": _only(_settings()),
-                "policy": _TEXT,
-                "env": _list({"type": "object", "required": ["name"]}),
-                "service": _only(
-                    {
-                        "type": _choice("ClusterIP", "NodePort", "LoadBalancer"),
-                        "port": {"type": "integer", "minimum": 1, "maximum": 65535},
-                        "annotations": _TEXTS,
-                    }
-                ),
-                "ingress": _only(
-                    {
-                        "enabled": {"type": "boolean"},
-                        "className": _TEXT,
-                        "host": _TEXT,
-                        "tlsSecret": _TEXT,
-                        "annotations": _TEXTS,
-                    }
-                ),
-                "resources": _ANYTHING,
-                "podAnnotations": _TEXTS,
-                "nodeSelector": _TEXTS,
-                "tolerations": _list(_ANYTHING),
-                "affinity": _ANYTHING,
-            }
-        ),
+        **_only({"global": _ANYTHING, **_server(), **_pods(), **_network()}),
     }
     return json.dumps(schema, indent=2) + "\n"
+
+
+def _server() -> Json:
+    """What the server does, and where it keeps things."""
+    url = {"type": "string", "pattern": "^(postgres(ql)?://.+)?$"}
+    return {
+        "replicas": {"type": "integer", "minimum": 0},
+        "postgresql": _only({"url": url, "passwordSecret": _secret()}),
+        "secret": _secret(),
+        "storage": _only({"size": _TEXT, "className": _TEXT, "existingClaim": _TEXT}),
+        "settings": _only(_settings()),
+        "policy": _TEXT,
+        "env": _list({"type": "object", "required": ["name"]}),
+    }
+
+
+def _pods() -> Json:
+    """What its pods are made of, and where they run."""
+    pulls = _choice("Always", "IfNotPresent", "Never")
+    return {
+        "image": _only({"repository": _TEXT, "tag": _TEXT, "pullPolicy": pulls}),
+        "imagePullSecrets": _list(_only({"name": _TEXT})),
+        "resources": _ANYTHING,
+        "podAnnotations": _TEXTS,
+        "nodeSelector": _TEXTS,
+        "tolerations": _list(_ANYTHING),
+        "affinity": _ANYTHING,
+    }
+
+
+def _network() -> Json:
+    """How others reach it."""
+    port = {"type": "integer", "minimum": 1, "maximum": 65535}
+    kinds = _choice("ClusterIP", "NodePort", "LoadBalancer")
+    names = dict.fromkeys(("className", "host", "tlsSecret"), _TEXT)
+    return {
+        "service": _only({"type": kinds, "port": port, "annotations": _TEXTS}),
+        "ingress": _only({"enabled": {"type": "boolean"}, **names, "annotations": _TEXTS}),
+    }
 
 
 def _settings() -> Json:

@@ -1,4 +1,4 @@
-"""The compose file and the proxies' files: what they say fits together, and its two servers go on when one of them dies."""
+"""The files for compose and the proxies fit together, and when one of the two servers dies, the other one goes on."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import yaml
 from interlock import Interlock
 from interlock.service.settings import Settings, settings_from
 from tests.harness.container import ROOT, Container, Image
+from tests.harness.debian_programs import installed
 from tests.harness.processes import pick_port
 from tests.harness.reverse_proxies import Kind, ReverseProxy
 
@@ -137,6 +138,21 @@ class Site(NamedTuple):
         with Interlock(url, key=self.admin_key) as admin:
             made = admin.create_api_key(name, kind="worker", roles=["submit", "work", "audit"])
         return Interlock(url, key=made.key)
+
+
+def test_haproxy_accepts_what_the_compose_file_tells_it() -> None:
+    told = composed()["services"]["proxy"]["environment"]
+    # Only inside the network of the services do their names lead anywhere.
+    env = {name: re.sub(rf"^({'|'.join(SERVERS)}):", "localhost:", value) for name, value in told.items()}
+    haproxy = installed("haproxy")
+    said = subprocess.run(
+        [haproxy.program, "-c", "-f", DEPLOY / "haproxy.cfg"],
+        env={**haproxy.env(), **env},
+        capture_output=True,
+        text=True,
+    )
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert "WARNING" not in said.stdout + said.stderr
 
 
 @pytest.fixture(params=["haproxy", "nginx"])

@@ -1,4 +1,4 @@
-"""The Helm chart: Helm accepts it, Kubernetes knows what it makes, and what cannot work is refused before it is installed."""
+"""The Helm chart: Helm accepts it, Kubernetes knows what it makes, and values that cannot work are refused."""
 
 from __future__ import annotations
 

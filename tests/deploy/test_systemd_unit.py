@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
-import tomllib
 from pathlib import Path
 
+from interlock import Interlock
 from interlock.cli.exits import Exit
 from interlock.service.settings import Settings, settings_from
 from tests.harness.container import Container, Image
@@ -15,6 +15,7 @@ from tests.harness.systemd_unit import UNIT, analyze, confined, libraries, setti
 
 # Of 100; a unit that forbids nothing has 96. What is left is that a server uses the network.
 EXPOSURE_MAX = 15
+POLICY = "version: v1\nrules:\n  - {id: small, when: {topic: t}, if: 'payload.n < 2', decision: allow}\n"
 
 
 def test_systemd_understands_every_line(tmp_path: Path) -> None:
@@ -69,7 +70,11 @@ def test_its_command_runs_under_its_limits_and_ends_well_when_it_is_stopped(imag
     server = Container(image, confined([str(program), *started[1:]]), entry_point=(), **env)
     try:
         server.until_healthy()
-        assert "admin key: " in server.log()
+        (key,) = re.findall(r"^admin key: (\S+)", server.log(), re.MULTILINE)
+        with Interlock(f"http://127.0.0.1:{env['INTERLOCK_PORT']}", key=key) as admin:
+            admin.apply_policy(POLICY)
+            assert admin.simulate_policy(POLICY).examined == 0  # in a process of its own
+            assert admin.submit("t", {"n": 1}).state == "PENDING"  # allowed, for a worker to take
         assert server.stop() == 0
     finally:
         server.close()

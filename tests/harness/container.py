@@ -1,8 +1,8 @@
 """The image that the Containerfile describes, made and run without a container engine.
 
-Its instructions are followed one after another in a folder that stands for the file system. Its base image is this
-machine's Python. What runs of it sees a file system that is read-only outside the volume, as under `--read-only`, and has
-a user's rights, not root's; the system itself sees to both.
+Its instructions are followed one after another in a folder that stands for the file system. Its base is this machine's
+Python. The kernel gives its programs the rights of an ordinary user and, as under `--read-only`, a file system
+that is read-only outside the volume.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ BUILD_SECONDS = 600
 RUN_SECONDS = 120
 _INSTRUCTION = re.compile(r"^([A-Z]+)\s+(.*)$", re.DOTALL)
 
-# Every mount but those of the kernel and the volume ($1) becomes read-only; then the rest of the words are run. A Python
-# ($2) that only root can reach, because it is below /root ($3), is shown there alone, with nothing else of that folder.
+# Every mount but those of the kernel and the volume ($1) becomes read-only; then the rest of the words are run. If only
+# root can reach Python ($2), because it is below /root ($3), that folder is replaced by one that has nothing else.
 _READ_ONLY = """
 set -e
 volume=$1; python=$2; hidden=$3; shift 3

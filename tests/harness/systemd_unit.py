@@ -1,7 +1,7 @@
 """The unit that `deploy/` ships: what it says, what systemd's own tools say of it, and its limits without systemd.
 
-No test may start units here. What a unit forbids at the system's own interface, the kernel can be asked to forbid without
-systemd: the calls of SystemCallFilter, and memory that is writable and executable.
+A test cannot start a unit, but two of its limits the kernel sets without systemd: the calls of SystemCallFilter, and no
+memory that is both writable and executable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whoever installs the wheel, far from the source tree, has a working Interlock.
 
-No package is downloaded: the dependencies that the wheel declares, and theirs, are copied from the locked environment
-that runs the tests. Whatever Interlock imports without declaring it is missing there.
+The dependencies that the wheel declares, and theirs, are copied from the locked environment that runs the tests.
+Whatever Interlock imports without declaring it is missing there. Only uv installs them itself, in the locked versions.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.harness.server import clean_env
 from tests.tidy.source import PACKAGE, ROOT, files
 
 HANG_SECONDS = 300
@@ -92,6 +93,21 @@ def test_the_demo_keeps_its_promises_without_the_source_tree(installed: Environm
     where = installed.run("python", "-c", "import interlock; print(interlock.__file__)")
     assert Path(where.stdout.strip()).is_relative_to(installed.packages), where.stdout + where.stderr
     said = installed.run("interlock", "demo")
+    assert said.returncode == 0, said.stdout + said.stderr
+
+
+def test_uvx_runs_the_command_that_is_named_like_the_package(wheel: Path, tmp_path: Path) -> None:
+    uv = Path(sys.executable).parent / "uv"
+    locked = ROOT / "requirements/runtime.txt"
+    command = [uv, "tool", "run", "--isolated", "--python", sys.executable, "--constraints", locked]
+    said = subprocess.run(
+        [*command, "--from", wheel, "interlock", "demo"],
+        cwd=tmp_path,
+        env=clean_env({"UV_TOOL_DIR": str(tmp_path / "tools")}),
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+    )
     assert said.returncode == 0, said.stdout + said.stderr
 
 
