@@ -41,8 +41,10 @@ if [ -n "$hidden" ]; then
     mount --move "$volume" "$python"
 fi
 mount --bind "$volume" "$volume"
-while read -r _ _ _ _ place _; do
-    case $place in /proc*|/sys*|/dev*|"$volume") ;; *) mount -o remount,bind,ro "$place" ;; esac
+while read -r _ _ _ _ place options _; do
+    case $place in /proc*|/sys*|/dev*|"$volume") continue ;; esac
+    # An ordinary user may add to the other options, not take from them.
+    case $options in rw*) mount -o "remount,bind,ro${options#rw}" "$(printf %b "$place")" ;; esac
 done < /proc/self/mountinfo
 cd "$volume"
 exec "$@"
@@ -200,7 +202,7 @@ class Image:
 
 def can_isolate() -> bool:
     """Whether the system lets whoever runs the tests give a process a file system of its own."""
-    return subprocess.run([*_private(), "true"], capture_output=True).returncode == 0
+    return subprocess.run([*_private(), "mount", "--make-rprivate", "/"], capture_output=True).returncode == 0
 
 
 def _private() -> list[str]:
