@@ -1,9 +1,10 @@
-"""Builds docs/ as a site into site/VERSION/, strictly, with a choice of the versions that lie there: `make docs`.
+"""Builds docs/ as a site into site/VERSION/, strictly, with a choice of the versions that lie there: `make site`.
 
     python -m tools.site [--version 0.1.0] [--folder site]
 
 The pages are the Markdown files of the repository, as the code host shows them. They are copied, their links are led to
-where the copies are, and the navigation below is added. Neither the build nor the built pages fetch anything.
+where the copies are, and the navigation below is added. What was built is checked: every link and anchor leads somewhere,
+and nothing is loaded from another host. Neither the build nor the built pages fetch anything.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import tempfile
 from pathlib import Path
 
 import interlock
+from tools.site_check import site_faults
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -39,6 +41,8 @@ NAVIGATION = {
     "sdk/index": ("sdk/client", "sdk/exceptions", "sdk/workers", "sdk/values", "sdk/*"),
     "decisions/index": ("decisions/*",),
 }  # fmt: skip
+# What Sphinx and the theme leave behind for themselves.
+_NOT_SHOWN = (".buildinfo", "objects.inv", "_sources", "webpack-macros.html")
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|mailto:)([^)#\s]*)(#[^)\s]*)?\)")
 
 _DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -62,10 +66,13 @@ def build(folder: Path, version: str, root: Path = ROOT) -> int:
         stage(staged, root)
         code = _sphinx(staged, built, version)
         if code == 0:
+            shown = shutil.copytree(built, Path(made, "shown"), ignore=shutil.ignore_patterns(*_NOT_SHOWN))
+            faults = site_faults(shown)
+            print(*faults, sep="\n", end="\n" if faults else "", file=sys.stderr)
+            code = 1 if faults else 0
+        if code == 0:
             shutil.rmtree(folder / version, ignore_errors=True)
-            shutil.copytree(
-                built, folder / version, ignore=shutil.ignore_patterns(".buildinfo", "objects.inv")
-            )
+            shutil.copytree(shown, folder / version)
             list_versions(folder)
     return code
 
@@ -100,7 +107,7 @@ def stage(folder: Path, root: Path = ROOT) -> None:
         target = folder / place
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.suffix == ".md":
-            text = relinked(tabled((root / source).read_text()), source, places)
+            text = relinked(tabled((root / source).read_text()), source, places, root)
             target.write_text(text + _menu(place.removesuffix(".md"), places))
         else:
             shutil.copyfile(root / source, target)
@@ -128,8 +135,11 @@ def tabled(text: str) -> str:
     return _DIAGRAM.sub(table, text)
 
 
-def relinked(text: str, source: str, places: dict[str, str]) -> str:
-    """The text with its links led to where the site has what they name; what it does not have stays as words."""
+def relinked(text: str, source: str, places: dict[str, str], root: Path = ROOT) -> str:
+    """The text with its links led to where the site has what they name.
+
+    A link to a file that is no page, such as an example, becomes words. One to nothing stays, for the build to refuse.
+    """
     here = posixpath.dirname(places[source])
 
     def lead(found: re.Match[str]) -> str:
@@ -139,7 +149,7 @@ def relinked(text: str, source: str, places: dict[str, str]) -> str:
         named = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
         place = places.get(named) or places.get(f"{named}/README.md")
         if place is None:
-            return words
+            return words if (root / named).exists() else found[0]
         return f"{mark}[{words}]({posixpath.relpath(place, here or '.')}{anchor})"
 
     fenced = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)

@@ -17,7 +17,8 @@ nitpicky = True
 exclude_patterns = ["_site"]
 
 html_theme = "pydata_sphinx_theme"
-html_title = "Interlock"
+html_title = f"Interlock {version}"
+html_favicon = str(_HERE.parents[1] / "src" / "interlock" / "console" / "static" / "icon.svg")
 html_static_path = [str(_HERE / "static")]
 html_css_files = ["site.css"]
 html_js_files = ["versions.js"]
