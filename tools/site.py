@@ -3,8 +3,8 @@
     python -m tools.site [--version 0.1.0] [--folder site]
 
 The pages are the Markdown files of the repository, as the code host shows them. They are copied, their links are led to
-where the copies are, and the navigation below is added. What was built is checked: every link and anchor leads somewhere,
-and nothing is loaded from another host. Neither the build nor the built pages fetch anything.
+where the copies are, and the navigation below is added. What was built is checked: every link and anchor leads
+somewhere, and nothing is loaded from another host. Neither the build nor the built pages fetch anything.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def list_versions(folder: Path) -> None:
     listed = [
         {
             "name": version.name,
-            "pages": sorted(p.relative_to(version).as_posix() for p in version.rglob("*.html")),
+            "pages": [page for page in _pages_of(version) if not page.startswith("_")],
         }
         for version in found
     ]
@@ -189,6 +189,10 @@ def list_versions(folder: Path) -> None:
         f'<meta http-equiv="refresh" content="0; url={newest}/index.html">'
         f"<h1>Interlock</h1><p>Versions of this documentation:</p><ul>{items}</ul></html>\n"
     )
+
+
+def _pages_of(version: Path) -> list[str]:
+    return sorted(page.relative_to(version).as_posix() for page in version.rglob("*.html"))
 
 
 def _age(version: Path) -> list[tuple[int, str]]:
