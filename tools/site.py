@@ -31,18 +31,18 @@ VERSIONS = "versions.list.js"
 OUTSIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 # The menu: under each page those that it leads to, in this order; `*` is every page of a folder that is not named.
 NAVIGATION = {
-    "index": (
-        "start", "howto/index", "reference", "what-happens-when", "compared-with", "faq", "limits", "decisions/index",
-    ),
+    "index": ("start", "howto/index", "reference", "what-happens-when", "compared-with", "faq", "decisions/index"),
     "start": ("ARCHITECTURE", "glossary", "measurements", "contributing", "changelog"),
     "howto/index": ("howto/*",),
-    "reference": ("api/index", "sdk/index", "states", "retries", "delivery", "conflicts", "threats"),
+    "reference": ("api/index", "sdk/index", "states", "retries", "delivery", "conflicts", "limits", "threats"),
     "api/index": ("api/*",),
     "sdk/index": ("sdk/client", "sdk/exceptions", "sdk/workers", "sdk/values", "sdk/*"),
     "decisions/index": ("decisions/*",),
 }  # fmt: skip
 # What Sphinx and the theme leave behind for themselves.
 _NOT_SHOWN = (".buildinfo", "objects.inv", "_sources", "webpack-macros.html")
+# What the menu calls a page whose heading is too long for it.
+SHORT = {"what-happens-when": "What happens when", "faq": "Questions"}
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|mailto:)([^)#\s]*)(#[^)\s]*)?\)")
 
 _DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -168,7 +168,11 @@ def _menu(page: str, places: dict[str, str]) -> str:
         ]  # fmt: skip
     if not below:
         return ""
-    return "\n".join(["", "```{toctree}", ":hidden:", "", *(f"/{each}" for each in below), "```", ""])
+    return "\n".join(["", "```{toctree}", ":hidden:", "", *map(_entry, below), "```", ""])
+
+
+def _entry(page: str) -> str:
+    return f"{SHORT[page]} </{page}>" if page in SHORT else f"/{page}"
 
 
 def list_versions(folder: Path) -> None:

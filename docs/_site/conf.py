@@ -38,4 +38,4 @@ html_theme_options = {
     "navigation_with_keys": False,
 }
 # The first page has no neighbours to list at its side.
-html_sidebars = {"index": [], "what-happens-when": [], "compared-with": [], "faq": [], "limits": []}
+html_sidebars = {"index": [], "what-happens-when": [], "compared-with": [], "faq": []}
