@@ -1,4 +1,4 @@
-"""Every method of the SDK and every command that a page names exists, with the options that the page gives it."""
+"""What a page names exists: methods of the SDK, commands with their options, and routes of the API."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ import pytest
 
 from interlock import AsyncInterlock, Interlock
 from interlock.cli.exits import Failed
-from interlock.cli.main import GLOBAL_OPTIONS, find, parser_of
+from interlock.cli.main import find, parser_of
+from interlock.cli.options import GLOBAL_OPTIONS
+from tools.reference import described
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 _METHOD = re.compile(r"\b(?:il|client)\.(?!py\b|md\b)([a-z]\w*)")
+_ROUTE = re.compile(r"\b(GET|POST|PUT|DELETE) (?:/api/v1)?(/[\w/{}\-.%…]+)")
 _BLOCK = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _AFTER = re.compile(r"\s(?:\||&&|\|\||;|<|>|2>|\))(?:\s|$)")
+PATHS = described()["paths"]
 # What a page writes for what the reader fills in, and something of that kind.
 _FILLED_IN = {"N": "1", "JSON": "{}"}
 # What a command says that is named without all that it needs.
@@ -33,6 +37,24 @@ def methods_in(text: str) -> list[str]:
         for name in _METHOD.findall(text)
         if not hasattr(Interlock, name) and not hasattr(AsyncInterlock, name)
     ]
+
+
+def routes_in(text: str) -> list[str]:
+    """The routes in a text that no server has; an id may be filled in."""
+    return [
+        f"{method} {path}"
+        for method, path in _ROUTE.findall(text)
+        if not _is_route(method, path.rstrip("/."))
+    ]
+
+
+def _is_route(method: str, path: str) -> bool:
+    patterns = (
+        re.sub(r"\{[^}]*\}", "[^/]+", each.removeprefix("/api/v1"))
+        for each, methods in PATHS.items()
+        if method.lower() in methods
+    )
+    return any(re.fullmatch(pattern, path) for pattern in patterns)
 
 
 def commands_in(text: str) -> Iterator[tuple[str, bool]]:
@@ -86,6 +108,7 @@ def _words(command: str) -> list[str]:
 def test_what_a_page_names_exists(page: Path) -> None:
     text = page.read_text()
     assert methods_in(text) == []
+    assert routes_in(text) == []
     assert [
         fault for command, is_whole in commands_in(text) if (fault := fault_of(command, is_whole=is_whole))
     ] == []
@@ -109,3 +132,8 @@ def test_a_command_that_is_gone_is_found(text: str) -> None:
 
 def test_a_method_that_is_gone_is_found() -> None:
     assert methods_in("`il.job(x)` and `il.get_job(x)`") == ["job"]
+
+
+def test_a_route_that_is_gone_is_found() -> None:
+    told = "`POST /api/v1/approvals/job_…/approve`, `GET /jobs?q=`, `POST /jobs/{id}/approve`, `PATCH /x`"
+    assert routes_in(told) == ["POST /jobs/{id}/approve"]
