@@ -6,6 +6,7 @@ import json
 import re
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import jsonschema_rs
 import pytest
@@ -30,6 +31,6 @@ def test_an_editor_finds_the_schema_of_a_file_that_init_wrote(
     found = (written.parent / named).read_text()
     assert found == (files("interlock") / "schemas" / schema).read_text()
     validator = jsonschema_rs.Draft202012Validator(json.loads(found))
-    document = plain(read_yaml(written.read_text()).root)
+    document: Any = plain(read_yaml(written.read_text()).root)
     assert not [str(error) for error in validator.iter_errors(document)]
     assert [str(error) for error in validator.iter_errors({**document, "rules": 7, "tasks": 7})]
