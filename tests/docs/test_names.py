@@ -91,7 +91,7 @@ def fault_of(command: str, *, is_whole: bool) -> str:
 def _words(command: str) -> list[str]:
     """The words of the command alone, without what a shell or a reader does with it."""
     alone = (
-        _AFTER.split(re.sub(r"\$\(.*\)", "x", command))[0]
+        _AFTER.split(re.sub(r"\$\(.*\)", "1", command))[0]
         .replace("'…'", "1")
         .replace("[", "")
         .replace("]", "")
