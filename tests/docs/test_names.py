@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+import interlock
 from interlock import AsyncInterlock, Interlock
 from interlock.cli.exits import Failed
 from interlock.cli.main import find, parser_of
 from interlock.cli.options import GLOBAL_OPTIONS
+from interlock.sdk.outcomes import outcome_of
+from interlock.wire.codes import CODES
+from interlock.wire.problem import Problem
 from tools.reference import described
 
 ROOT = Path(__file__).parents[2]
@@ -137,3 +141,17 @@ def test_a_method_that_is_gone_is_found() -> None:
 def test_a_route_that_is_gone_is_found() -> None:
     told = "`POST /api/v1/approvals/job_…/approve`, `GET /jobs?q=`, `POST /jobs/{id}/approve`, `PATCH /x`"
     assert routes_in(told) == ["POST /jobs/{id}/approve"]
+
+
+_CODE_SHOWN = re.compile(r"\b(4\d\d|503) `([a-z_]+)`(?:[^|`]*\(`([A-Z]\w+)`\))?")
+
+
+def test_a_code_is_shown_with_its_status_and_with_the_exception_that_the_sdk_raises() -> None:
+    text = "\n".join(page.read_text() for page in PAGES)
+    shown = set(_CODE_SHOWN.findall(text))
+    assert len(shown) > 30
+    for status, code, exception in shown:
+        assert code in CODES, code
+        assert int(status) == CODES[code].status, code
+        raised = outcome_of(Problem(title="", status=int(status), code=code))
+        assert exception not in interlock.__all__ or exception == type(raised).__name__, (code, exception)
