@@ -212,20 +212,22 @@ def _call(name: str, found: Callable[..., Any]) -> str:
             starred = True
         starred = starred or each.kind is each.VAR_POSITIONAL
         parts.append(_plain(str(each)))
-    end = _arrow(signature)
-    return f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){end}"
+    return f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){_arrow(found)}"
 
 
 def _signature(found: Callable[..., Any]) -> str:
     signature = inspect.signature(found)
     kept = [each for each in signature.parameters.values() if each.name != "self"]
-    return _plain(str(signature.replace(parameters=kept)))
+    parameters = signature.replace(parameters=kept, return_annotation=inspect.Signature.empty)
+    return _plain(str(parameters)) + _arrow(found)
 
 
-def _arrow(signature: inspect.Signature) -> str:
-    if signature.return_annotation is inspect.Signature.empty:
+def _arrow(found: Callable[..., Any]) -> str:
+    """What it returns; to make a value of a class returns that."""
+    returned = inspect.signature(found).return_annotation
+    if inspect.isclass(found) or returned is inspect.Signature.empty:
         return ""
-    return f" -> {_plain(str(signature.return_annotation))}"
+    return f" -> {_plain(str(returned))}"
 
 
 def _plain(text: str) -> str:
