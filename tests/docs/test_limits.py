@@ -32,7 +32,8 @@ from interlock.service.settings import Settings
 from interlock.wire import fields
 from tools.reference import described
 
-PAGE = Path(__file__).parents[2] / "docs" / "limits.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "limits.md"
 _ROW = re.compile(r"^\| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 _SETTING = re.compile(r"setting `(\w+)`")
 _SHAPES = described()["components"]["schemas"]
@@ -213,3 +214,31 @@ def test_what_the_page_says_beside_a_limit_is_true() -> None:
         == worker_routes._WAIT_SECONDS_MAX
         == bound("ClaimJobsBody", "wait_seconds")
     )
+
+
+def test_every_default_on_the_page_about_delivery_is_the_one_in_the_code() -> None:
+    rows = re.findall(
+        r"^\| `INTERLOCK_(\w+)` \| ([^|]+) \|", (DOCS / "delivery.md").read_text(), re.MULTILINE
+    )
+    assert len(rows) > 4
+    for name, default in rows:
+        value = getattr(own, name.lower())
+        shown_as = (
+            str(value).lower() if isinstance(value, bool) else f"{value:g}" if value != "" else "\N{EN DASH}"
+        )
+        assert default == shown_as, name
+
+
+def test_the_retry_contract_has_the_numbers_of_the_sdk() -> None:
+    text, patience = (DOCS / "retries.md").read_text(), RetryPolicy()
+    for name in ("busy", "full", "unavailable"):
+        backoff = patience.backoff(name)
+        first = backoff.base_seconds
+        shown_first = f"{first * 1000:g} ms" if first < 1 else f"{first:g} s"
+        numbers = (
+            f"| {shown_first} | {backoff.multiplier:g} | {backoff.cap_seconds:g} s | {backoff.attempts_max} |"
+        )
+        assert re.search(rf"^\| `{name}` \|.*{re.escape(numbers)}$", text, re.MULTILINE), numbers
+    assert f"| deadline | {patience.deadline_seconds:g} s a call |" in text
+    assert f"| budget | {patience.budget.ratio:.0%}".replace("%", " %") in text
+    assert f"| breaker | {patience.breaker.failures_max} in a row |" in text
