@@ -33,7 +33,10 @@ OUTSIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANG
 NAVIGATION = {
     "index": ("start", "howto/index", "reference", "what-happens-when", "compared-with", "faq", "decisions/index"),
     "start": ("ARCHITECTURE", "glossary", "measurements", "contributing", "changelog"),
-    "howto/index": ("howto/*",),
+    "howto/index": (
+        "howto/gate-a-function", "howto/pay-once", "howto/write-a-policy", "howto/review", "howto/use-the-console",
+        "howto/grants-and-exec", "howto/write-a-worker", "howto/run-a-server", "howto/*",
+    ),
     "reference": ("api/index", "sdk/index", "states", "retries", "delivery", "conflicts", "limits", "threats"),
     "api/index": ("api/*",),
     "sdk/index": ("sdk/client", "sdk/exceptions", "sdk/workers", "sdk/values", "sdk/*"),
