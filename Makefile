@@ -17,7 +17,7 @@ LOCKS   := requirements/build.txt requirements/runtime.txt
 .PHONY: help demo test lint unit soak bench docs site screenshots lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 demo: $(RUNTIME) ## set up, then play a company's bad day, scene by scene, on a temporary store
 	@$(BIN)/interlock demo $(ARGS)
