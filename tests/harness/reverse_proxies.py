@@ -19,6 +19,7 @@ from tests.harness.reaper import reaper
 Kind = Literal["nginx", "haproxy"]
 DEPLOY = Path(__file__).parents[2] / "deploy"
 START_SECONDS = 30
+_NGINX_SPOOLS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 # What a test cannot wait for, or counts the requests of, is shortened; everything else is as shipped.
 SHORTER = {
     "client_header_timeout 10s": "client_header_timeout 2s",
@@ -44,8 +45,10 @@ class ReverseProxy:
             text = re.sub(r"^ +server (two|127\.0\.0\.1:8701)\b.*\n", "", text, flags=re.MULTILINE)
         for shipped, port in zip((8080, 8700, 8701), (self.port, *upstream_ports), strict=False):
             text = text.replace(f"127.0.0.1:{shipped}", f"127.0.0.1:{port}")
-        text = text.replace("pid /run/nginx.pid;", f"pid {self._folder}/pid; daemon off;")
-        text = text.replace("    access_log off;", f"    access_log off;\n{self._own_folders()}")
+        text = re.sub(r"pid /run/nginx.pid;", f"pid {self._folder}/pid; daemon off;", text)
+        # Debian's own places for what nginx spools belong to an installed package, and to root.
+        spools = (f"{what}_temp_path {self._folder}/{what};" for what in _NGINX_SPOOLS)
+        text = text.replace("http {\n", "\n".join(("http {", *spools, "")), 1) if kind == "nginx" else text
         self._config = self._folder / "config"
         self._config.write_text(text)
         self._process: subprocess.Popen[bytes] | None = None
@@ -73,11 +76,6 @@ class ReverseProxy:
                 return self
             time.sleep(0.02)
         raise TimeoutError(f"{self._kind} does not start; its log ends:\n{self.log()}")
-
-    def _own_folders(self) -> str:
-        """Where nginx puts what is too large for memory: by default, folders that only its installation makes."""
-        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        return "\n".join(f"    {kind}_temp_path {self._folder}/{kind};" for kind in kinds)
 
     def close(self) -> None:
         """End it and remove what it left."""
