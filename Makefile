@@ -14,10 +14,10 @@ LOCKS   := requirements/build.txt requirements/runtime.txt
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint unit soak bench docs screenshots lock clean
+.PHONY: help demo test lint unit soak bench docs screenshots recording lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 demo: $(RUNTIME) ## set up, then play a company's bad day, scene by scene, on a temporary store
 	@$(BIN)/interlock demo $(ARGS)
@@ -60,6 +60,9 @@ docs: $(DEV) ## write the generated pages again
 
 screenshots: $(DEV) ## take the pictures of the documentation from the running demo
 	@$(BIN)/python -m tools.screenshots
+
+recording: $(DEV) ## record the terminal of the README from the real program
+	@$(BIN)/python -m tools.recording
 
 lock: $(DEV) ## resolve the lock files again, hashed and without addresses
 	@BIN=$(BIN) tools/lock.sh $(ARGS)

@@ -1,20 +1,24 @@
-"""Every command that the documentation shows in a console block is run, block by block, in a fresh folder."""
+"""Every command that the documentation shows in a console block is run, block by block, with the installed wheel.
+
+Each block begins in an empty folder. A block that asks a person something is run at a terminal, by another test.
+"""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.harness.installation import Installation
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _HEREDOC = re.compile(r"<<'(\w+)'")
+# What `test_first_minutes.py` runs: the installation itself, and the block with answers typed by a person.
+_AT_A_TERMINAL = re.compile(r"^\$ (pip install \.$|interlock review )", re.MULTILINE)
 # Done, denied, still waiting: all are answers. A usage error or a fault is a page that lies.
 _ANSWERS = {0, 3, 4}
 
@@ -39,22 +43,18 @@ def blocks() -> list[tuple[str, str]]:
         (f"{page.relative_to(ROOT)}#{number}", block)
         for page in PAGES
         for number, block in enumerate(_BLOCK.findall(page.read_text()), start=1)
+        if not (page.name == "README.md" and _AT_A_TERMINAL.search(block))
     ]
 
 
 @pytest.mark.parametrize(("where", "block"), blocks(), ids=[where for where, _ in blocks()])
-def test_the_commands_shown_work(where: str, block: str, tmp_path: Path) -> None:
+def test_the_commands_shown_work(where: str, block: str, installed: Installation, tmp_path: Path) -> None:
     if "ssh-keygen" in block and shutil.which("ssh-keygen") is None:
         pytest.skip("ssh-keygen is not installed")
     script = "\n".join(
         f'{command}\nstatus=$?; echo "exit $status" >> exits' for command in commands_of(block)
     )
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
-    environment["XDG_CONFIG_HOME"] = str(tmp_path / "config")  # whoever runs the tests may be logged in
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    said = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
-    )
+    said = installed.shell(tmp_path, script)
     exits = [int(line.split()[1]) for line in (tmp_path / "exits").read_text().splitlines()]
     shown = list(zip(commands_of(block), exits, strict=True))
     assert {status for _, status in shown} <= _ANSWERS, f"{where}: {shown}\n{said.stdout}\n{said.stderr}"
