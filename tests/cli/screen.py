@@ -37,7 +37,7 @@ class Screen:
         columns: int = 0,
     ) -> None:
         environment = dict(env or {}) if command else clean_env(env)
-        command = command or [sys.executable, "-m", "interlock.cli.main", *words]
+        command = list(command) or [sys.executable, "-m", "interlock.cli.main", *words]
         self._pid, self._terminal = pty.fork()
         if self._pid == 0:  # pragma: no cover - the command replaces this process
             signal.signal(signal.SIGINT, signal.default_int_handler)

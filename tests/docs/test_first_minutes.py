@@ -28,7 +28,8 @@ SIZE_MAX = 500_000
 _FIVE_LINES = re.compile(r"## Five lines\n+```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # What differs from run to run, or from machine to machine.
 _PASSING = re.compile(
-    r"job_\w{32}|key revoke \w{16}|local:\S+|\d+[sm]( \d+s)? ago|(?<=, )now$|(expires )?in \d+h( \d+m)?|\(\d{4}-\S+ \S+ UTC\)"
+    r"job_\w{32}|key revoke \w{16}|local:\S+|(?<=, )(now|\d+[sm]( \d+s)? ago)$|(expires )?in \d+h( \d+m)?"
+    r"|\(\d{4}-\S+ \S+ UTC\)"
 )
 
 
