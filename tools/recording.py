@@ -39,7 +39,11 @@ class Step(NamedTuple):
 def steps() -> list[Step]:
     """What a person types in the README's block about an empty folder."""
     section = README.read_text().partition("\nIn an empty folder:\n")[2]
-    block = section.partition("```console\n")[2].partition("```")[0]
+    return steps_of(section.partition("```console\n")[2].partition("```")[0])
+
+
+def steps_of(block: str) -> list[Step]:
+    """What a person types where a page shows this: commands, and answers to what they ask."""
     found: list[Step] = []
     for line in block.splitlines():
         if line.startswith(PROMPT):
@@ -49,9 +53,8 @@ def steps() -> list[Step]:
     return found
 
 
-def record(folder: Path, env: Mapping[str, str]) -> list[Cells]:
+def record(folder: Path, env: Mapping[str, str], taken: list[Step]) -> list[Cells]:
     """Type the steps in a folder; returns what the terminal showed, with the pauses of a film."""
-    taken = steps()
     with Screen(folder, env={**env, **_quiet()}, command=_SHELL, columns=COLUMNS) as screen:
         for step in taken:
             screen.until(step.prompt)
@@ -93,7 +96,7 @@ def main() -> None:
         kept["XDG_CONFIG_HOME"] = f"{folder}/config"
         place = Path(folder) / "payments"
         place.mkdir()
-        cells = record(place, kept)
+        cells = record(place, kept, steps())
     IMAGE.write_text(draw(cells, title=TITLE, description="\n".join(step.typed for step in steps())))
     print(f"{IMAGE.relative_to(ROOT)}: {IMAGE.stat().st_size / 1000:.0f} kB, {cells[-1].seconds:.0f} s")
 

@@ -23,6 +23,7 @@ from tools import recording
 from tools.terminal_svg import lines_drawn, lines_of
 
 README = recording.README.read_text()
+START = (recording.ROOT / "docs/start.md").read_text()
 COMMANDS_MAX = 6
 SIZE_MAX = 500_000
 _FIVE_LINES = re.compile(r"## Five lines\n+```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -44,7 +45,7 @@ class Lived(NamedTuple):
 def lived(installed: Installation, tmp_path_factory: pytest.TempPathFactory) -> Lived:
     """The steps of the README, in an empty folder."""
     folder = tmp_path_factory.mktemp("payments")
-    return Lived(lines_of(recording.record(folder, installed.env(folder))), folder)
+    return Lived(lines_of(recording.record(folder, installed.env(folder), recording.steps())), folder)
 
 
 def section(title: str) -> str:
@@ -124,6 +125,20 @@ def test_the_recording_opens_the_readme_and_needs_nothing_from_elsewhere() -> No
         name for element in picture.iter() for name in element.attrib if "href" in name or name[:2] == "on"
     ]
     assert not re.search(r"url\(|@import|@font-face|src:", recording.IMAGE.read_text())
+
+
+def test_the_first_ten_minutes_work_in_one_folder(installed: Installation, tmp_path: Path) -> None:
+    blocks = re.findall(r"^```console\n(.*?)^```", START, re.MULTILINE | re.DOTALL)
+    taken = [step for block in blocks for step in recording.steps_of(block)]
+    told = {"PROMPT_COMMAND": "echo $? >> ../exits"}  # before each prompt: how the command ended
+    lines = lines_of(recording.record(tmp_path, installed.env(tmp_path, told), taken))
+    exits = (tmp_path.parent / "exits").read_text().split()
+    assert set(exits) == {"0"}, "\n".join(lines)
+    assert len(exits) == 1 + len([step for step in taken if step.prompt == recording.PROMPT])
+    printed = iter(lasting(lines))
+    shown = lasting([line for block in blocks for line in block.splitlines() if line[:2] != recording.PROMPT])
+    assert not [line for line in shown if line not in printed]  # in this order
+    assert (tmp_path / "bank.txt").read_text().splitlines() == ["inv-1 5000", "inv-2 25000"]
 
 
 @pytest.fixture

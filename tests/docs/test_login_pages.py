@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from interlock.cli.execution.tasks import read_tasks
+from interlock.kernel.codec.located import plain
+from interlock.kernel.codec.located_yaml import read_yaml
+from interlock.rooms.policy.parser import parse_policy
+from interlock.service.providers import providers_from
+from interlock.service.settings import settings_from
 from tests.cli.screen import INTERRUPT, Screen
 from tests.harness.installation import Installation
 from tests.harness.server import InterlockServer
@@ -80,3 +89,43 @@ def test_the_commands_for_a_terminal_work_at_one(
         assert screen.end()[0] == 130
     with Screen(tmp_path, env=env, command=review.split()) as screen:
         assert "nothing waits for your decision" in screen.end()[1]
+
+
+def test_the_stream_of_events_is_read_by_the_command_shown(
+    installed: Installation, server: InterlockServer, tmp_path: Path
+) -> None:
+    (command,) = re.findall(r"^curl .*$", (ROOT / "docs/howto/receive-events.md").read_text(), re.MULTILINE)
+    key = server.create_key("ann", roles="submit,review,audit,admin").key
+    place = {"INTERLOCK_URL": server.url, "INTERLOCK_KEY": key}
+    (tmp_path / "policy.yaml").write_text("version: v1\ndefault: require_human\n")
+    assert installed.shell(tmp_path, "interlock policy apply policy.yaml", more=place).returncode == 0
+    with (
+        (tmp_path / "stream").open("w") as said,
+        subprocess.Popen(
+            ["bash", "-c", f"exec {command}"], env=installed.env(tmp_path, place), stdout=said
+        ) as curl,
+    ):
+        # It begins with what happens once it is connected.
+        while "event: dev.interlock.approval." not in (tmp_path / "stream").read_text():
+            assert curl.poll() is None
+            assert installed.shell(tmp_path, "interlock submit a.b", more=place).returncode == 4
+            time.sleep(0.1)
+        curl.kill()
+
+
+def test_the_files_shown_are_read(tmp_path: Path) -> None:
+    tasks = _shown_file("docs/howto/grants-and-exec.md", "yaml", "tasks:")
+    assert set(read_tasks(plain(read_yaml(tasks).root))) == {"deploy"}
+    assert parse_policy(_shown_file("docs/howto/write-a-policy.md", "yaml", "yaml-language-server"))
+    providers = tmp_path / "providers.toml"
+    providers.write_text(_shown_file("docs/howto/sign-in.md", "toml", "issuer"))
+    for name in ("google", "corp"):
+        (tmp_path / f"{name}.secret").write_text("secret")
+    found = providers_from(settings_from({}, oidc_providers=str(providers)))
+    assert [provider.id for provider in found] == ["google", "corp"]
+
+
+def _shown_file(page: str, language: str, containing: str) -> str:
+    blocks = re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    (block,) = [block for block in blocks if containing in block]
+    return block

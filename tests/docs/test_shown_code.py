@@ -29,6 +29,7 @@ class Shown(NamedTuple):
     containing: str
     before: str
     after: str
+    prints: str = ""
 
 
 BANK = """
@@ -84,6 +85,16 @@ raised(TimeoutError, pay, "i-2", 500)
 raised(Ambiguous, pay, "i-2", 500)
 assert bank.paid == ["i-1 500 EUR", "i-2 500 EUR"]
 """,
+    ),
+    Shown(
+        "docs/start.md",
+        "def refund(order",
+        "",
+        """
+assert refund("A-17", 4_900) == "refunded 49.00 for A-17"
+assert len(il.jobs().items) == 1
+""",
+        prints="refunded 49.00 for A-17\n",
     ),
     Shown(
         "docs/howto/gate-a-function.md",
@@ -340,7 +351,7 @@ def test_the_code_shown_runs(
     needs_server = "https://interlock.example.com" in block
     place = request.getfixturevalue("at_a_server") if needs_server else None
     said = installed.python(folder, shown.before + block + shown.after, more=place)
-    assert (said.returncode, said.stdout) == (0, ""), said.stdout + said.stderr
+    assert (said.returncode, said.stdout) == (0, shown.prints), said.stdout + said.stderr
 
 
 def test_every_block_of_python_is_run() -> None:
