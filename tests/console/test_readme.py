@@ -16,6 +16,7 @@ from playwright.sync_api import Page, expect
 from tests.harness.installation import Installation
 from tests.harness.processes import pick_port
 
+RECORDING = Path(__file__).parents[2] / "docs/images/first-payment.svg"
 README = (Path(__file__).parents[2] / "README.md").read_text()
 _PLACE = {"INTERLOCK_LOG_LEVEL": "error", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
 
@@ -74,3 +75,33 @@ def test_the_steps_of_the_readme_lead_to_a_decision(
         expect(page.get_by_text("opened it")).to_be_visible()
         page.keyboard.press("a")
         expect(page.get_by_role("status")).to_contain_text("You approved it")
+
+
+_IN_SIGHT = """
+(milliseconds) => {
+  for (const each of document.getAnimations()) { each.pause(); each.currentTime = milliseconds; }
+  const window = document.querySelector('svg svg').getBoundingClientRect();
+  return [...document.querySelectorAll('#sheet text')].filter(text => {
+    const place = text.getBoundingClientRect();
+    return getComputedStyle(text).visibility === 'visible' && place.top >= window.top && place.bottom <= window.bottom;
+  }).map(text => text.textContent).join('\\n');
+}
+"""
+
+
+def test_the_recording_plays_from_the_first_command_to_the_payment(page: Page) -> None:
+    page.emulate_media(reduced_motion="no-preference")
+    page.set_content(RECORDING.read_text())
+    length = page.evaluate("document.getAnimations()[0].effect.getTiming().duration")
+    begin, middle, end = (page.evaluate(_IN_SIGHT, length * part) for part in (0, 0.6, 0.95))
+    assert begin == "$"
+    assert "approve? [y, n, e, s, q, ?]" in middle
+    assert "inv-2: paid 250.00" not in middle
+    assert "inv-2: paid 250.00" in end
+
+
+def test_who_wants_no_motion_sees_how_the_recording_ends(page: Page) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    page.set_content(RECORDING.read_text())
+    assert page.evaluate("document.getAnimations().length") == 0
+    assert "inv-2: paid 250.00" in page.evaluate(_IN_SIGHT, 0)
