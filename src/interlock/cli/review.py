@@ -111,7 +111,7 @@ class _Sitting:
             self._say_own()
 
     def _say_own(self) -> None:
-        """Whoever is alone finds their own requests here, and is told whom they need."""
+        """A person who tries this alone is told why their own request is not theirs to decide, and who is needed."""
         waiting = self._client.get_inbox(mine=False, limit=1).items
         if waiting and waiting[0].why_not == "own_request":
             say(
