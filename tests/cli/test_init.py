@@ -48,6 +48,16 @@ def test_in_a_folder_with_a_store_the_schemas_come_too_and_the_policy_in_force_s
     assert schema_named_in(terminal.folder / "policy.yaml").is_file()
 
 
+def test_in_a_store_without_a_policy_the_policy_is_put_in_force(terminal: Terminal) -> None:
+    denied = terminal("submit", "finance.payment.execute", "--payload", '{"amount_cents": 500}')
+    assert (denied.code, "no rules are in force" in denied.err) == (3, True)
+    said = terminal("init")
+    assert "there is a store already" in said.out
+    assert "policy.yaml is in force" in said.out
+    assert "python pay.py" in said.out
+    assert terminal("submit", "finance.payment.execute", "--payload", '{"amount_cents": 500}').code == 0
+
+
 def test_schemas_of_an_earlier_version_are_brought_up_to_date_and_it_is_said(terminal: Terminal) -> None:
     assert terminal("init").code == 0
     schema = schema_named_in(terminal.folder / "policy.yaml")

@@ -95,8 +95,8 @@ def declare_init() -> Parser:
     parser = Parser(
         "interlock init",
         description="Make a store in this folder (.interlock/), and beside it a policy, tasks and an example to run.\n"
-        "The policy is put in force in a new store. It overwrites nothing of yours: files and stores that are there\n"
-        "are kept. Only .interlock/schemas/, for your editor, is brought up to date.\n"
+        "The policy is put in force if none is. It overwrites nothing of yours: files and stores that are there are\n"
+        "kept. Only .interlock/schemas/, for your editor, is brought up to date.\n"
         "With --bare, or for a store elsewhere, only the store is made. `interlock serve`, `interlock key create`\n"
         "and, where no store is named, the first command that writes make a store too; no other command does.",
         examples=(
@@ -133,7 +133,7 @@ def run_init(args: Namespace) -> int:
     with translated(args):
         was_made = asyncio.run(make_store(url))
     wrote, updated = ([], []) if is_bare else _write_files()
-    snapshot = on_store(args, _activate) if was_made and not is_bare else None
+    snapshot = None if is_bare else on_store(args, _activate)
     shown = without_password(url)
     if wants_json(args):
         told: dict[str, Any] = {"store": shown, "made": was_made, "wrote": wrote, "policy": snapshot}
@@ -145,22 +145,22 @@ def run_init(args: Namespace) -> int:
     say(f"made a store: {shown}" if was_made else f"there is a store already: {shown}")
     if above and was_made:
         say(f"In this folder it takes the place of the one above: {above}")
-    _say_next(was_made=was_made, wrote=wrote, is_bare=is_bare)
+    _say_next(was_made=was_made, is_activated=snapshot is not None, wrote=wrote, is_bare=is_bare)
     return Exit.DONE
 
 
-def _say_next(*, was_made: bool, wrote: list[str], is_bare: bool) -> None:
+def _say_next(*, was_made: bool, is_activated: bool, wrote: list[str], is_bare: bool) -> None:
     if is_bare:
         if was_made:
             say(
                 "Next: interlock policy apply FILE, which says what may happen; interlock serve, to share it."
             )
         return
-    if was_made:
+    if is_activated:
         say("policy.yaml is in force")
     elif "policy.yaml" in wrote:
         say("The policy in force was not changed; to change it: interlock policy apply policy.yaml")
-    if was_made and _holds(Path("pay.py"), _EXAMPLE):
+    if is_activated and _holds(Path("pay.py"), _EXAMPLE):
         width = max(len(command) for command, meaning in _NEXT if meaning)
         say(
             "",
@@ -216,10 +216,10 @@ def _schema(name: str) -> str:
     return (files("interlock") / "schemas" / name).read_text(encoding="utf-8")
 
 
-async def _activate(service: Service) -> str:
-    from interlock.service.operator import activate_policy_file
+async def _activate(service: Service) -> str | None:
+    from interlock.service.operator import activate_first_policy_file
 
-    return await activate_policy_file(service, Path("policy.yaml"))
+    return await activate_first_policy_file(service, Path("policy.yaml"))
 
 
 def _store_above() -> str | None:
