@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -160,6 +161,7 @@ def _say_next(*, was_made: bool, is_activated: bool, wrote: list[str], is_bare: 
         say("policy.yaml is in force")
     elif "policy.yaml" in wrote:
         say("The policy in force was not changed; to change it: interlock policy apply policy.yaml")
+    _warn_of_login()
     if is_activated and _holds(Path("pay.py"), _EXAMPLE):
         width = max(len(command) for command, meaning in _NEXT if meaning)
         say(
@@ -167,6 +169,15 @@ def _say_next(*, was_made: bool, is_activated: bool, wrote: list[str], is_bare: 
             "Next:",
             *(f"  {command:<{width}}  {meaning and '# '}{meaning}".rstrip() for command, meaning in _NEXT),
         )
+
+
+def _warn_of_login() -> None:
+    """Say so if the next commands would not use the store that was just made."""
+    from interlock.cli.login import kept_login, tell_unused_store
+
+    with contextlib.suppress(Failed):  # Of a login that cannot be read the next command tells.
+        if kept_login() is not None:
+            tell_unused_store()
 
 
 def _check_policy_here() -> None:
