@@ -115,14 +115,16 @@ def test_the_stream_of_events_is_read_by_the_command_shown(
 
 def test_the_files_shown_are_read(tmp_path: Path) -> None:
     tasks = _shown_file("docs/howto/grants-and-exec.md", "yaml", "tasks:")
-    assert set(read_tasks(plain(read_yaml(tasks).root))) == {"deploy"}
+    found = read_tasks(plain(read_yaml(tasks).root))
+    assert list(found) == ["deploy"]
+    assert found["deploy"].approval.groups == ("ops",)
     assert parse_policy(_shown_file("docs/howto/write-a-policy.md", "yaml", "yaml-language-server"))
     providers = tmp_path / "providers.toml"
     providers.write_text(_shown_file("docs/howto/sign-in.md", "toml", "issuer"))
     for name in ("google", "corp"):
         (tmp_path / f"{name}.secret").write_text("secret")
-    found = providers_from(settings_from({}, oidc_providers=str(providers)))
-    assert [provider.id for provider in found] == ["google", "corp"]
+    signing_in = providers_from(settings_from({}, oidc_providers=str(providers)))
+    assert [provider.id for provider in signing_in] == ["google", "corp"]
 
 
 def _shown_file(page: str, language: str, containing: str) -> str:
