@@ -27,6 +27,11 @@ def test_the_demo_keeps_its_promises_without_the_source_tree(installed: Installa
     assert said.returncode == 0, said.stdout + said.stderr
 
 
+def test_the_commands_of_a_page_are_those_of_the_wheel(installed: Installation, tmp_path: Path) -> None:
+    said = installed.shell(tmp_path, "command -v interlock python python3 pip")
+    assert [Path(line).parent for line in said.stdout.splitlines()] == [installed.programs] * 4
+
+
 def test_the_locked_versions_are_within_the_bounds_that_the_wheel_declares(installed: Installation) -> None:
     said = installed.run("python", "-m", "pip", "check")
     assert said.returncode == 0, said.stdout + said.stderr
