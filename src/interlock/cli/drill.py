@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Noun, Parser, as_json, connecting, given, wants_json
 from interlock.cli.output import Cell, Column, painted, say, say_json, say_table
-from interlock.cli.values import count_to, seconds
+from interlock.cli.values import count_to, seconds, some_seconds
 
 if TYPE_CHECKING:
     from interlock.drills.place import Place
     from interlock.drills.report import Bar, Contestant, Phase, Report
 
 
+_MARKS = {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "yellow")}
+_VERDICTS = {"passed": "green", "failed": "red", "too small to tell": "yellow"}
 _WIDTH = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _HEIGHTS = " ▁▂▃▄▅▆▇█"
@@ -32,12 +34,11 @@ def say_report(report: Report) -> None:
     if report.contestants:
         _say_contestants(report.contestants)
     for check in report.checks:
-        mark = painted("✓", "green") if check.held else painted("✗", "red")
+        mark = painted(*_MARKS[check.held])
         say(f"{mark} {check.claim}" + (painted(f"  ({check.seen})", "dim") if check.seen else ""))
     for left in report.left_behind:
         say(f"{painted('✗', 'red')} left behind: {left}")
-    passed = report.verdict == "passed"
-    say("", painted(f"verdict: {report.verdict}", "green" if passed else "red"))
+    say("", painted(f"verdict: {report.verdict}", _VERDICTS[report.verdict]))
 
 
 def _say_phases(phases: Sequence[Phase]) -> None:
@@ -122,7 +123,8 @@ def declare_drill() -> Parser:
         "interlock drill",
         description="Rehearse a failure, and check that the deployment holds. Without --url or INTERLOCK_URL a drill\n"
         "starts its own server on a temporary store. On a deployment it makes its own keys, jobs, runs and limits,\n"
-        "never changes the policy, and removes what it made. Exit code 1 if a claim did not hold.",
+        "never changes the policy, and removes what it made. Exit code 1 if a claim did not hold, or if the drill\n"
+        "was too small to tell.",
         examples=(
             "interlock drill approvals",
             "interlock drill admission --url http://127.0.0.1:8700 --api-key KEY --json",
@@ -177,7 +179,9 @@ def _declare_outage(parser: Parser) -> None:
 
 def _declare_retries(parser: Parser) -> None:
     parser.add_argument("--clients", type=_COUNT, metavar="N", default=200, help="how many (default 200)")
-    parser.add_argument("--outage", type=seconds, metavar="30s", default=30, help="how long (default 30s)")
+    parser.add_argument(
+        "--outage", type=some_seconds, metavar="30s", default=30, help="how long (default 30s)"
+    )
     as_json(parser)
     parser.set_defaults(run=run_retries)
 

@@ -74,11 +74,19 @@ def _checked(answers: Sequence[Answer], crowd: int, limit: int) -> list[Check]:
         Check(
             claim=f"{crowd} at once: exactly {wanted} admitted", held=admitted == wanted, seen=str(admitted)
         ),
-        Check(claim=f"{crowd} at once: the rest 429", held=full == crowd - wanted, seen=str(full)),
+        Check(
+            claim=f"{crowd} at once: the rest 429",
+            held=full == crowd - wanted if crowd > limit else None,
+            seen=str(full)
+            if crowd > limit
+            else f"all may run at once; let more than {limit} start (--crowds)",
+        ),
         Check(claim=f"{crowd} at once: no 5xx", held=unavailable == 0, seen=str(unavailable)),
         Check(
             claim=f"{crowd} at once: every 429 says when to come back",
-            held=all(answer.field("retry_after_ms") for answer in answers if answer.status == 429),
+            held=all(answer.field("retry_after_ms") for answer in answers if answer.status == 429)
+            if full
+            else None,
         ),
     ]
 
@@ -149,6 +157,14 @@ async def _decided(job_id: str, reviewers: Sequence[Caller], name: str) -> list[
     return list(await asyncio.gather(*(decide(n, reviewer) for n, reviewer in enumerate(reviewers))))
 
 
+def _one_decided(name: str, winners: Sequence[str], *, people: int) -> Check:
+    """One person alone competes with nobody."""
+    claim, seen = f"{name}: one call decided", ", ".join(winners) or "none"
+    if people == 1 and len(winners) == 1:
+        return Check(claim=claim, held=None, seen=f"{seen}, by the only person; use --people 2 or more")
+    return Check(claim=claim, held=len(winners) == 1, seen=seen)
+
+
 async def _decision_checks(place: Place, name: str, job_id: str, answers: Sequence[Answer]) -> list[Check]:
     words = [answer.word for answer in answers]
     winners = [word for word in words if word in _FINAL]
@@ -157,7 +173,7 @@ async def _decision_checks(place: Place, name: str, job_id: str, answers: Sequen
     expected = _FINAL.get(winners[0]) if len(winners) == 1 else None
     allowed = {*_FINAL, "already_approved", "already_rejected", "lock_busy"}
     return [
-        Check(claim=f"{name}: one call decided", held=len(winners) == 1, seen=", ".join(winners) or "none"),
+        _one_decided(name, winners, people=len(answers)),
         Check(claim=f"{name}: the state is the winner's", held=state == expected, seen=str(state)),
         Check(
             claim=f"{name}: all were told of one decision", held=len(decisions) == 1, seen=f"{len(decisions)}"

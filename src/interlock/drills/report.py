@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -49,10 +49,10 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim, whether it held, and what was seen."""
+    """A claim, whether it held (None: too little happened to tell), and what was seen."""
 
     claim: str
-    held: bool
+    held: bool | None
     seen: str = ""
 
 
@@ -68,12 +68,15 @@ class Contestant(msgspec.Struct, frozen=True, kw_only=True):
     requests_each_second: list[int]
 
 
+Verdict: TypeAlias = Literal["passed", "failed", "too small to tell"]
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a drill found. It passed if every claim held and nothing of it is left behind."""
 
     drill: str
     where: str
-    verdict: str
+    verdict: Verdict
     phases: list[Phase]
     checks: list[Check]
     contestants: list[Contestant] = []
@@ -90,16 +93,21 @@ def report(
     left_behind: Sequence[str] = (),
 ) -> Report:
     """Judge."""
-    passed = all(check.held for check in checks) and not left_behind
     return Report(
         drill=drill,
         where=where,
-        verdict="passed" if passed else "failed",
+        verdict=_verdict(checks, left_behind),
         phases=list(phases),
         checks=list(checks),
         contestants=list(contestants),
         left_behind=list(left_behind),
     )
+
+
+def _verdict(checks: Sequence[Check], left_behind: Sequence[str]) -> Verdict:
+    if left_behind or any(check.held is False for check in checks):
+        return "failed"
+    return "too small to tell" if any(check.held is None for check in checks) else "passed"
 
 
 def phase(name: str, answers: Sequence[Answer]) -> Phase:
