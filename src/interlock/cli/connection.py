@@ -45,8 +45,17 @@ _REST_SECONDS_MAX = 2.0
 @contextlib.contextmanager
 def connected(args: Namespace) -> Generator[Interlock]:
     """A client for what `--url`, `--store`, `--api-key` and the environment say."""
-    with translated(args), _client(args) as client:
+    with translated(args), _client(args) as client, _showing_migrations(args):
         yield client
+
+
+def _showing_migrations(args: Namespace) -> contextlib.AbstractContextManager[None]:
+    """Show progress if the store that is opened in this process has to be updated first."""
+    if _url(args):
+        return contextlib.nullcontext()
+    from interlock.cli.progress import showing_migrations
+
+    return showing_migrations(args)
 
 
 @contextlib.contextmanager

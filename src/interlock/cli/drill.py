@@ -9,13 +9,14 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Noun, Parser, as_json, connecting, given, wants_json
+from interlock.cli.options import Noun, Parser, as_json, connecting, given, quietly, wants_json
 from interlock.cli.output import Cell, Column, painted, say, say_json, say_table
+from interlock.cli.progress import progress_of
 from interlock.cli.values import count_to, seconds, some_seconds
 
 if TYPE_CHECKING:
     from interlock.drills.place import Place
-    from interlock.drills.report import Bar, Contestant, Phase, Report
+    from interlock.drills.report import Bar, Contestant, Phase, Report, Tell
 
 
 _MARKS = {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "yellow")}
@@ -132,10 +133,15 @@ def declare_drill() -> Parser:
             "interlock drill retries --clients 200 --outage 30s",
         ),
     )
-    _declare_approvals(parser.verb("approvals", "many people decide one request at once"))
-    _declare_admission(parser.verb("admission", "crowds before a small limit"))
-    _declare_outage(parser.verb("outage", "the store stands still; nothing is done twice"))
-    _declare_retries(parser.verb("retries", "one retry policy for everything, or split classes"))
+    for name, about, declare in (
+        ("approvals", "many people decide one request at once", _declare_approvals),
+        ("admission", "crowds before a small limit", _declare_admission),
+        ("outage", "the store stands still; nothing is done twice", _declare_outage),
+        ("retries", "one retry policy for everything, or split classes", _declare_retries),
+    ):
+        verb = parser.verb(name, about)
+        declare(verb)
+        quietly(verb)
     return parser
 
 
@@ -146,7 +152,7 @@ def _declare_approvals(parser: Parser) -> None:
     )
     parser.add_argument("--env", default="", help="the env of the request, if the policy looks at it")
     _on_deployment(parser)
-    parser.set_defaults(run=run_approvals)
+    parser.set_defaults(run=run_approvals, drill="approvals")
 
 
 def _declare_admission(parser: Parser) -> None:
@@ -155,7 +161,7 @@ def _declare_admission(parser: Parser) -> None:
         "--crowds", type=_counts, metavar="N,N", default=(50, 300), help="starts at once (default 50,300)"
     )
     _on_deployment(parser)
-    parser.set_defaults(run=run_admission)
+    parser.set_defaults(run=run_admission, drill="admission")
 
 
 def _declare_outage(parser: Parser) -> None:
@@ -196,7 +202,10 @@ def run_approvals(args: Namespace) -> int:
     from interlock.drills.contention import drill_approvals
 
     return _play(
-        args, lambda place: drill_approvals(place, people=args.people, topic=args.topic, env=args.env)
+        args,
+        lambda place, tell: drill_approvals(
+            place, people=args.people, topic=args.topic, env=args.env, tell=tell
+        ),
     )
 
 
@@ -204,7 +213,10 @@ def run_admission(args: Namespace) -> int:
     """Crowds before a small limit."""
     from interlock.drills.contention import drill_admission
 
-    return _play(args, lambda place: drill_admission(place, crowds=args.crowds, limit=args.limit))
+    return _play(
+        args,
+        lambda place, tell: drill_admission(place, crowds=args.crowds, limit=args.limit, tell=tell),
+    )
 
 
 def run_outage(args: Namespace) -> int:
@@ -212,18 +224,24 @@ def run_outage(args: Namespace) -> int:
     from interlock.drills.outage import drill_outage
 
     store, url = given(args, "store"), given(args, "url")
-    playing = drill_outage(store, url=url, pid=args.pid, clients=args.clients, seconds=args.lasting)
-    return _told(args, _unless_unfit(args, playing))
+    with progress_of(args, "drill outage") as progress:
+        playing = drill_outage(
+            store, url=url, pid=args.pid, clients=args.clients, seconds=args.lasting, tell=progress
+        )
+        found = _unless_unfit(args, playing)
+    return _told(args, found)
 
 
 def run_retries(args: Namespace) -> int:
     """Two ways to retry, side by side."""
     from interlock.drills.retries import drill_retries
 
-    return _told(args, drill_retries(clients=args.clients, outage_seconds=args.outage))
+    with progress_of(args, "drill retries") as progress:
+        found = drill_retries(clients=args.clients, outage_seconds=args.outage, tell=progress)
+    return _told(args, found)
 
 
-def _play(args: Namespace, drill: Callable[[Place], Coroutine[Any, Any, Report]]) -> int:
+def _play(args: Namespace, drill: Callable[[Place, Tell], Coroutine[Any, Any, Report]]) -> int:
     """Play on the deployment that `--url` or the environment names, or on a temporary server."""
     from interlock.drills.place import deployed, temporary
 
@@ -231,9 +249,12 @@ def _play(args: Namespace, drill: Callable[[Place], Coroutine[Any, Any, Report]]
 
     async def play() -> Report:
         async with temporary() if deployment is None else deployed(*deployment) as place:
-            return await drill(place)
+            return await drill(place, progress)
 
-    return _told(args, _unless_unfit(args, play()))
+    with progress_of(args, f"drill {args.drill}") as progress:
+        progress("a server is started" if deployment is None else "a server is asked", 0, 1)
+        found = _unless_unfit(args, play())
+    return _told(args, found)
 
 
 def _deployment(args: Namespace) -> tuple[str, str] | None:

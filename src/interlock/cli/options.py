@@ -212,6 +212,11 @@ def intent(parser: argparse.ArgumentParser, meaning: str) -> None:
     )
 
 
+def quietly(parser: argparse.ArgumentParser) -> None:
+    """Add `--quiet`, for a command that may take long."""
+    parser.add_argument("--quiet", action="store_true", help="show no progress on stderr")
+
+
 def as_json(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
     parser.add_argument(

@@ -14,12 +14,13 @@ import signal
 import tempfile
 from collections.abc import AsyncGenerator, Generator
 from importlib import import_module
+from math import ceil
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from interlock.drills.place import Caller, Place, PlaceUnfit, deployed, serving
-from interlock.drills.report import Answer, Check, Report, phase, report
+from interlock.drills.report import Answer, Check, Report, Steps, Tell, phase, report, tell_nobody
 from interlock.rooms.identity.model import PrincipalKind, Role
 from interlock.rooms.identity.principals import RemovePrincipal, RevokeKey
 from interlock.service.operator import IssuedKey, issue_key
@@ -124,9 +125,12 @@ async def drill_outage(
     pid: int | None = None,
     clients: int = 20,
     seconds: float = 5,
+    tell: Tell = tell_nobody,
 ) -> Report:
     """Play it on `store` and the server at `url`; on a temporary store or server for what is not named."""
     _check_named(store, url)
+    steps = Steps(tell, ceil(seconds) + 2 * clients)
+    steps.begin("a server is started")
     async with _staged(store, url) as (place, named):
         agent = await place.caller("agent", "agent", ["submit"])
         workflow = f"drill-{secrets.token_hex(4)}"
@@ -136,14 +140,20 @@ async def drill_outage(
         until = asyncio.Event()
         async with blocked(named, pid):
             began = perf_counter()
+            steps.begin("the store is blocked")
             trying = [asyncio.create_task(client.start(until)) for client in crowd]
-            await asyncio.sleep(seconds)
+            await _sleep(seconds, steps)
             during = [answer for client in crowd for answer in client.answers]
             ended = perf_counter()
         until.set()
+        steps.begin("the store is back: every client tries again")
+        for each in trying:
+            each.add_done_callback(lambda _: steps.done())
         await asyncio.wait(trying, timeout=RECOVERY_SECONDS_MAX)
         recovery = perf_counter() - ended
+        steps.begin("every client repeats its call")
         repeats = await asyncio.gather(*(client.repeat() for client in crowd))
+        steps.done(clients)
         checks = [
             Check(claim="before: a start is admitted", held=before.status == 201, seen=str(before.status)),
             *_checked_outage(during, ended - began),
@@ -156,6 +166,14 @@ async def drill_outage(
         phases = [phase("during the outage", during), phase("repeats after it", repeats)]
         where = f"{place.url} on {named.partition('@')[2] or named}"
         return report("outage", where, phases, checks, left_behind=await place.clean_up())
+
+
+async def _sleep(seconds: float, steps: Steps) -> None:
+    """Wait, and count each second."""
+    until = perf_counter() + seconds
+    while (left := until - perf_counter()) > 0:
+        await asyncio.sleep(min(1.0, left))
+        steps.done()
 
 
 def _check_named(store: str | None, url: str | None) -> None:

@@ -3,10 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
+
+# Told what is being done, and how many steps of how many are done.
+Tell: TypeAlias = Callable[[str, int, int], object]
+
+
+def tell_nobody(what: str, done: int, total: int) -> None:
+    """For a drill whose progress nobody follows."""
+
+
+class Steps:
+    """Counts the steps of a drill, and tells of each."""
+
+    def __init__(self, tell: Tell, total: int) -> None:
+        self._tell = tell
+        self._total = total
+        self._done = 0
+
+    def begin(self, what: str) -> None:
+        """Say what the steps that follow are part of."""
+        self._what = what
+        self._tell(what, self._done, self._total)
+
+    def done(self, count: int = 1) -> None:
+        """Count what is done."""
+        self._done = min(self._total, self._done + count)
+        self._tell(self._what, self._done, self._total)
+
 
 CODES = ("200", "201", "409", "423", "429", "5xx")
 _BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from interlock.drills.report import Check, Contestant, Report, report
+from interlock.drills.report import Check, Contestant, Report, Steps, Tell, report, tell_nobody
 from interlock.sdk.flow import Flow, Now, Request, Response, Send, Sleep
 from interlock.sdk.retry import Backoff, BreakerSettings, BudgetSettings, RetryPolicy
 from interlock.sdk.session import IDEMPOTENCY_KEY, Session, exchange
@@ -143,8 +143,11 @@ class _Crowd:
                 session.budget.earn()
             self._schedule(session, draws.random() * _EVERY_SECONDS)
 
-    def play(self, name: str) -> Contestant:
+    def play(self, name: str, steps: Steps) -> Contestant:
         """Let time pass, and sum up."""
+        steps.begin(f"{name}: virtual seconds")
+        for second in range(int(self.ends)):
+            self._time.at(second, steps.done)
         self._time.play()
         began, ended = int(self.outage[0]), int(self.outage[1])
         sent = self.deployment.requests
@@ -192,10 +195,13 @@ class _Crowd:
         return sum(self._wishes[second] for second in range(int(self.outage[0])))
 
 
-def drill_retries(*, clients: int = 200, outage_seconds: float = 30, seed: int = 1) -> Report:
+def drill_retries(
+    *, clients: int = 200, outage_seconds: float = 30, seed: int = 1, tell: Tell = tell_nobody
+) -> Report:
     """Both policies through the same trouble."""
-    one = _Crowd(ONE_FOR_ALL, clients, outage_seconds, seed).play("one for all")
-    split = _Crowd(RetryPolicy(), clients, outage_seconds, seed).play("split classes")
+    steps = Steps(tell, 2 * int(WARM_SECONDS + outage_seconds + AFTER_SECONDS))
+    one = _Crowd(ONE_FOR_ALL, clients, outage_seconds, seed).play("one for all", steps)
+    split = _Crowd(RetryPolicy(), clients, outage_seconds, seed).play("split classes", steps)
     checks = [
         _checked(
             "split classes: requests at most 1.1 of first attempts in the outage",
