@@ -61,13 +61,22 @@ def read_board(client: Interlock) -> Frame:
     from interlock.wire.leases import Lease
 
     leases = _items(client, "leases", query={"live": "true", "limit": _ROWS_MAX})
-    return {
-        "approvals": _items(client, "approvals", query={"state": "pending", "limit": _ROWS_MAX}),
+    return _waiting_approvals(client) | {
         "leases": [lease for lease in leases if typed(lease, Lease).state != "stale"],
         "waiting": _items(client, "leases", "waiting")[:_ROWS_MAX],
         "conflicts": _items(client, "conflicts", query={"state": "open", "limit": _ROWS_MAX}),
         "runs": _items(client, "workflow-runs", query={"state": "running", "limit": _ROWS_MAX}),
     }
+
+
+def _waiting_approvals(client: Interlock) -> Frame:
+    """Requests that wait for people; for a worker, who may not read them, that part is left out."""
+    from interlock.sdk.outcomes import Forbidden
+
+    try:
+        return {"approvals": _items(client, "approvals", query={"state": "pending", "limit": _ROWS_MAX})}
+    except Forbidden:
+        return {}
 
 
 def _items(client: Interlock, *segments: str, query: Mapping[str, Any] | None = None) -> list[Any]:
@@ -96,6 +105,8 @@ def _show(args: Namespace, frame: Frame) -> None:
         "runs": Run,
     }
     for name, (title, nothing, show) in _PARTS.items():
+        if name not in frame:
+            continue
         say("", painted(title, "bold"))
         if frame[name]:
             show([typed(item, kinds[name]) for item in frame[name]])

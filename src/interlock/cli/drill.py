@@ -134,10 +134,10 @@ def declare_drill() -> Parser:
         ),
     )
     for name, about, declare in (
-        ("approvals", "many people decide one request at once", _declare_approvals),
-        ("admission", "crowds before a small limit", _declare_admission),
-        ("outage", "the store stands still; nothing is done twice", _declare_outage),
-        ("retries", "one retry policy for everything, or split classes", _declare_retries),
+        ("approvals", "let many people decide one request at once", _declare_approvals),
+        ("admission", "many starts at once under a small limit", _declare_admission),
+        ("outage", "block the store: callers are told, and nothing is done twice", _declare_outage),
+        ("retries", "compare one retry policy for everything with one for each class", _declare_retries),
     ):
         verb = parser.verb(name, about)
         declare(verb)
@@ -194,7 +194,7 @@ def _declare_retries(parser: Parser) -> None:
 
 def _on_deployment(parser: Parser) -> None:
     as_json(parser)
-    connecting(parser, otherwise="without one, the drill starts one on a temporary store")
+    connecting(parser, otherwise="without one, the drill starts its own")
 
 
 def run_approvals(args: Namespace) -> int:

@@ -176,7 +176,7 @@ def declare_policy() -> Parser:
     """The options of `interlock policy …`."""
     parser = Noun(
         "interlock policy",
-        description="Check a policy, put it in force, ask it, test it, and go back to an earlier one.",
+        description="Check, apply, query and test a policy, and go back to an earlier one.",
         examples=(
             "interlock policy check policy.yaml",
             "interlock policy test cases.yaml --policy policy.yaml",
@@ -190,16 +190,21 @@ def declare_policy() -> Parser:
         ("check", _declare_file, run_check, "find what is wrong with a policy file; needs no store"),
         ("apply", _declare_apply, run_apply, "put a policy file in force"),
         ("show", _declare_show, run_show, "print the policy in force, or an earlier one"),
-        ("evaluate", _declare_evaluate, run_evaluate, "what would happen to an action, and why"),
-        ("simulate", _declare_simulate, run_simulate, "what a policy file would change for the last jobs"),
+        ("evaluate", _declare_evaluate, run_evaluate, "show what would happen to an action, and why"),
+        (
+            "simulate",
+            _declare_simulate,
+            run_simulate,
+            "show what a policy file would change for the last jobs",
+        ),
         ("test", _declare_test, run_test, "run a file of cases like a test runner"),
         (
             "observed",
             paging,
             run_observed,
-            "what `mode: observe` let pass that enforcement would have stopped",
+            "list what `mode: observe` released and enforcement would have stopped",
         ),
-        ("snapshots", paging, run_snapshots, "every policy that was ever in force"),
+        ("snapshots", paging, run_snapshots, "list every policy that was ever in force"),
         ("rollback", _declare_rollback, run_rollback, "put an earlier policy back in force"),
     ):
         verb = parser.verb(name, text)
