@@ -253,7 +253,7 @@ def run_effects(args: Namespace) -> int:
     from interlock.cli.connection import answer_list
     from interlock.wire.effects import Effect
 
-    none = "no effects yet; `interlock effect begin`, or `il.once(…)` in the SDK, records them"
+    none = "no effects yet; `interlock effect begin` records one"
     return answer_list(
         args,
         "effects",

@@ -160,7 +160,7 @@ def _attempt(job: Job) -> str:
 
 
 def target_text(job: Job) -> str:
-    """What a job changes, and the version its proposer saw."""
+    """What a job changes, and the version its submitter saw."""
     if job.target is None:
         return ""
     version = f" at version {safe(job.target.version)}" if job.target.version else ""
