@@ -153,7 +153,7 @@ def answer_one(
     for item in page.items:
         if is_it(typed(item, kind)):
             return answer(args, item, lambda item: tell(typed(item, kind)))
-    raise Failed(f"there is no {name} here", name="not_found")
+    raise Failed(f"there is no {name} here; `interlock {segments[0]}` lists what there is", name="not_found")
 
 
 def answer_page(

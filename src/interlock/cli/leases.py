@@ -47,7 +47,7 @@ def say_leases(leases: Sequence[Lease]) -> None:
         Table(leases)
         .column("ID", lambda lease: lease.lease_id)
         .column("RESOURCE", lambda lease: lease.resource, flexible=True)
-        .column("OWNER", _owner, flexible=True)
+        .column("OWNER", _owner, flexible=True, optional=True)
         .column("STATE", lease_state)
         .column("UNTIL", lambda lease: when(lease.ended_at or lease.expires_at))
         .column("PURPOSE", lambda lease: lease.purpose or "-", flexible=True, optional=True)

@@ -143,7 +143,12 @@ class Noun(Parser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse with the verb that the first word is, or means."""
         given, known = list(args or ()), self._verbs.choices
-        if not given or given[0] in ("-h", "--help", *known):
+        if not given:
+            shown = known["show"].takes() if "show" in known else ""
+            verbs = [name for name in known if len(known) > 1 or not shown]
+            missing = [f"{'one of ' if len(verbs) > 1 else ''}{', '.join(verbs)}"] if verbs else []
+            self.error(f"missing: {' or '.join([*missing, *filter(None, [shown])])}")
+        if given[0] in ("-h", "--help", *known):
             return super().parse_known_args(given, namespace)
         verb = self._otherwise(given[0])
         if verb not in known:

@@ -130,7 +130,7 @@ def say_observed(jobs: Sequence[Job]) -> None:
         .column("WOULD BE", lambda pair: _decision(pair[1].observed or "-"))
         .column("RULE", lambda pair: pair[1].rule or "-")
         .column("TOPIC", lambda pair: pair[0].topic, flexible=True)
-        .column("SUBMITTED", lambda pair: when(pair[0].submitted_at))
+        .column("SUBMITTED", lambda pair: when(pair[0].submitted_at), optional=True)
         .say()
     )
 

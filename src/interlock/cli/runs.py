@@ -339,7 +339,7 @@ def say_runs(runs: Sequence[Run]) -> None:
         .column("STATE", lambda run: Cell(run.state, _STYLES.get(run.state, "")))
         .column("WORKFLOW", lambda run: run.workflow, flexible=True)
         .column("BY", lambda run: run.started_by or "-", flexible=True, optional=True)
-        .column("STARTED", lambda run: when(run.started_at))
+        .column("STARTED", lambda run: when(run.started_at), optional=True)
         .column("SLOT", slot, optional=True)
         .say()
     )
