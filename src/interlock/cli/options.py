@@ -111,6 +111,7 @@ class Noun(Parser):
         super().__init__(prog, add_help=False, **words)
         self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
         self._otherwise = otherwise
+        self._shown: Parser | None = None
         self._verbs = self.add_subparsers(title="verbs", required=True, parser_class=Parser)
 
     def verb(self, name: str, summary: str, **more: Any) -> Parser:
@@ -118,6 +119,8 @@ class Noun(Parser):
         described = f"{summary[0].upper()}{summary[1:]}."
         more.setdefault("examples", self._examples_of(name))
         parser = self._verbs.add_parser(name, help=summary, description=described, **more)
+        if name == "show":
+            self._shown = parser
         self._verbs.metavar = "|".join(self._verbs.choices)
         return parser
 
@@ -133,8 +136,8 @@ class Noun(Parser):
     def format_help(self) -> str:
         """The verbs, and what the noun means without one."""
         self.usage = "%(prog)s VERB …"
-        if shown := self._verbs.choices.get("show"):
-            which = shown.takes()
+        if self._shown:
+            which = self._shown.takes()
             self.usage += f"\n       %(prog)s {which}   (the same as `%(prog)s show`)"
         return super().format_help()
 
@@ -144,7 +147,7 @@ class Noun(Parser):
         """Parse with the verb that the first word is, or means."""
         given, known = list(args or ()), self._verbs.choices
         if not given:
-            shown = known["show"].takes() if "show" in known else ""
+            shown = self._shown.takes() if self._shown else ""
             verbs = [name for name in known if len(known) > 1 or not shown]
             missing = [f"{'one of ' if len(verbs) > 1 else ''}{', '.join(verbs)}"] if verbs else []
             self.error(f"missing: {' or '.join([*missing, *filter(None, [shown])])}")

@@ -13,6 +13,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import AsyncGenerator, Generator
+from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from math import ceil
 from pathlib import Path
@@ -137,26 +138,13 @@ async def drill_outage(
         await place.admin.surely("PUT", "limits/tenant", {"max_concurrent_runs": clients + 1})
         crowd = [_Client(agent, workflow, f"{workflow}-{n}") for n in range(clients)]
         before = await agent.call("POST", f"workflows/{workflow}/runs", {}, key=f"{workflow}-before")
-        until = asyncio.Event()
-        async with blocked(named, pid):
-            began = perf_counter()
-            steps.begin("the store is blocked")
-            trying = [asyncio.create_task(client.start(until)) for client in crowd]
-            await _sleep(seconds, steps)
-            during = [answer for client in crowd for answer in client.answers]
-            ended = perf_counter()
-        until.set()
-        steps.begin("the store is back: every client tries again")
-        for each in trying:
-            each.add_done_callback(lambda _: steps.done())
-        await asyncio.wait(trying, timeout=RECOVERY_SECONDS_MAX)
-        recovery = perf_counter() - ended
+        during, lasted, recovery = await _played(crowd, blocked(named, pid), seconds, steps)
         steps.begin("every client repeats its call")
         repeats = await asyncio.gather(*(client.repeat() for client in crowd))
         steps.done(clients)
         checks = [
             Check(claim="before: a start is admitted", held=before.status == 201, seen=str(before.status)),
-            *_checked_outage(during, ended - began),
+            *_checked_outage(during, lasted),
             *_checked_recovery(crowd, repeats, recovery),
             await _checked_runs(place, workflow, clients + 1),
         ]
@@ -166,6 +154,26 @@ async def drill_outage(
         phases = [phase("during the outage", during), phase("repeats after it", repeats)]
         where = f"{place.url} on {named.partition('@')[2] or named}"
         return report("outage", where, phases, checks, left_behind=await place.clean_up())
+
+
+async def _played(
+    crowd: list[_Client], outage: AbstractAsyncContextManager[str], seconds: float, steps: Steps
+) -> tuple[list[Answer], float, float]:
+    """The answers during the outage, how many seconds it lasted, and how many the clients then took to recover."""
+    until = asyncio.Event()
+    async with outage:
+        began = perf_counter()
+        steps.begin("the store is blocked")
+        trying = [asyncio.create_task(client.start(until)) for client in crowd]
+        await _sleep(seconds, steps)
+        during = [answer for client in crowd for answer in client.answers]
+        ended = perf_counter()
+    until.set()
+    steps.begin("the store is back: every client tries again")
+    for each in trying:
+        each.add_done_callback(lambda _: steps.done())
+    await asyncio.wait(trying, timeout=RECOVERY_SECONDS_MAX)
+    return during, ended - began, perf_counter() - ended
 
 
 async def _sleep(seconds: float, steps: Steps) -> None:

@@ -120,7 +120,7 @@ T = TypeVar("T")
 Row = Sequence[Any]
 
 # Told how many statements of a migration are done, by what they are part of; only for a store that was there before.
-# Whoever wants to show it sets this around the opening of a store, which may be many layers below.
+# A command that shows it sets this around the opening of a store, which may be many layers below.
 MIGRATION_STEPS: ContextVar[Callable[[str, int, int], object] | None] = ContextVar(
     "MIGRATION_STEPS", default=None
 )
