@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import interlock
 from interlock.api.assembly import OPERATIONS
 from interlock.api.openapi import openapi
 from interlock.cli.main import entries, parser_of
@@ -77,8 +79,9 @@ def descriptions() -> tuple[tuple[str, str], ...]:
 
 @cache
 def sdk_docs() -> tuple[tuple[str, str], ...]:
-    """The docstrings of the SDK, as an editor shows them."""
-    return tuple(
+    """The docstrings of the SDK and of all that it exports, as an editor shows them."""
+    exported = ((name, inspect.getdoc(getattr(interlock, name)) or "") for name in interlock.__all__)
+    return tuple(exported) + tuple(
         (f"{module.place}:{node.lineno}", ast.get_docstring(node) or "")
         for module in package()
         if module.part in ("sdk", "") and module.path.name != "__main__.py"
