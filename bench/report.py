@@ -22,7 +22,7 @@ class _Course:
     @contextlib.contextmanager
     def shown(self, *, quiet: bool) -> Generator[None]:
         """Show it inside the block."""
-        with Progress("bench", is_even=False, is_shown=not quiet) as self._progress:
+        with Progress("bench", is_even=False, is_shown=not quiet, quick_seconds=0) as self._progress:
             yield
         self._progress = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -73,7 +74,7 @@ def older(terminal: Terminal) -> Path:
     return terminal.folder
 
 
-@pytest.mark.parametrize("words", LONG, ids=lambda words: words[:2])
+@pytest.mark.parametrize("words", LONG, ids=lambda words: " ".join(words[:2]))
 def test_on_a_terminal_long_work_is_one_line_that_is_gone_at_the_end(
     folder: Path, words: tuple[str, ...]
 ) -> None:
@@ -89,24 +90,37 @@ def test_on_a_terminal_long_work_is_one_line_that_is_gone_at_the_end(
     assert "█" not in result.partition("\n")[0]
 
 
-@pytest.mark.parametrize("words", LONG, ids=lambda words: words[:2])
+def _about(words: tuple[str, ...]) -> str:
+    return "doctor" if words == ("doctor",) else " ".join(words[:2])
+
+
+@pytest.mark.parametrize("words", LONG, ids=_about)
 def test_into_a_pipe_progress_is_plain_lines_on_stderr(
-    policy_terminal: Terminal, folder: Path, words: tuple[str, ...]
+    policy_terminal: Terminal, folder: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = policy_terminal.process(*words)
-    about = "doctor" if words == ("doctor",) else " ".join(words[:2])
+    monkeypatch.setattr("interlock.cli.progress._QUICK_SECONDS", 0)
+    said = policy_terminal(*words)
     lines = said.err.splitlines()
     assert lines
-    assert all(re.fullmatch(rf"{about}: \d+ of \d+(, about \w[\w ]* left)?: .+", line) for line in lines), (
-        said.err
-    )
+    form = rf"{_about(words)}: \d+ of \d+(, about \w[\w ]* left)?: .+"
+    assert all(re.fullmatch(form, line) for line in lines), said.err
     assert not re.search(r"[\x1b\r█░]", said.err)
-    assert " of " in lines[0]
     assert lines[0] not in said.out
 
 
+def test_work_that_takes_a_while_is_told_to_a_pipe_of_another_process(policy_terminal: Terminal) -> None:
+    said = policy_terminal.process("drill", "outage", "--clients", "2", "--lasting", "3s")
+    assert re.match(r"drill outage: \d of 7(, about \w+ left)?: the store is blocked\n", said.err), said.err
+
+
+def test_what_fails_at_once_is_told_in_one_line(terminal: Terminal) -> None:
+    terminal.file("policy.yaml", POLICY)
+    said = terminal.process("policy", "simulate", "policy.yaml")
+    assert (said.code, len(said.err.splitlines())) == (1, 1)
+
+
 @pytest.mark.parametrize("silent", ["--quiet", "--json"])
-@pytest.mark.parametrize("words", LONG, ids=lambda words: words[:2])
+@pytest.mark.parametrize("words", LONG, ids=lambda words: " ".join(words[:2]))
 def test_nothing_is_shown_if_nobody_wants_it(
     policy_terminal: Terminal, folder: Path, words: tuple[str, ...], silent: str
 ) -> None:
@@ -130,8 +144,11 @@ def test_a_store_that_is_brought_up_to_date_says_nothing_to_a_pipe_of_a_short_co
     assert (said.code, said.err) == (0, "")
 
 
-def test_doctor_tells_of_the_update_as_lines(terminal: Terminal, older: Path) -> None:
-    said = terminal.process("doctor")
+def test_doctor_tells_of_the_update_as_lines(
+    terminal: Terminal, older: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.cli.progress._QUICK_SECONDS", 0)
+    said = terminal("doctor")
     assert re.search(r"^updating the store: 0 of \d\d: discussions$", said.err, re.MULTILINE), said.err
 
 
@@ -145,7 +162,7 @@ def test_a_new_store_is_made_without_a_word(tmp_path: Path) -> None:
 
 def test_what_is_left_is_estimated_from_what_was_done() -> None:
     clock, stream = Clock(), io.StringIO()
-    progress = Progress("soak", stream=stream, now=clock)
+    progress = Progress("soak", stream=stream, now=clock, quick_seconds=0)
     progress("a", 0, 10)
     clock.now = 30.0
     progress("b", 2, 10)
@@ -154,7 +171,7 @@ def test_what_is_left_is_estimated_from_what_was_done() -> None:
 
 def test_steps_that_take_unlike_times_give_no_estimate() -> None:
     clock, stream = Clock(), io.StringIO()
-    progress = Progress("updating", is_even=False, stream=stream, now=clock)
+    progress = Progress("updating", is_even=False, stream=stream, now=clock, quick_seconds=0)
     progress("a", 0, 10)
     clock.now = 30.0
     progress("b", 2, 10)
@@ -163,7 +180,7 @@ def test_steps_that_take_unlike_times_give_no_estimate() -> None:
 
 def test_many_quick_steps_write_few_lines() -> None:
     clock, stream = Clock(), io.StringIO()
-    progress = Progress("drill", stream=stream, now=clock)
+    progress = Progress("drill", stream=stream, now=clock, quick_seconds=0)
     for step in range(1000):
         clock.now = step / 100
         progress("calls", step, 1000)
@@ -171,6 +188,18 @@ def test_many_quick_steps_write_few_lines() -> None:
         "drill: 0 of 1000: calls",
         "drill: 500 of 1000",
     ]
+
+
+def test_quick_work_writes_no_line() -> None:
+    clock, stream = Clock(), io.StringIO()
+    progress = Progress("doctor", stream=stream, now=clock)
+    for step in range(8):
+        clock.now = step / 10
+        progress("the store", step, 8)
+    assert stream.getvalue() == ""
+    clock.now = 1.5
+    progress("the store", 7, 8)
+    assert stream.getvalue() == "doctor: 7 of 8: the store\n"
 
 
 def test_a_bar_fits_a_narrow_terminal_and_is_wiped(tmp_path: Path) -> None:
@@ -183,13 +212,22 @@ def test_a_bar_fits_a_narrow_terminal_and_is_wiped(tmp_path: Path) -> None:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
         with os.fdopen(theirs, "w") as stream, Progress("drill", stream=stream) as progress:
             progress("something with a name that is far too long for it", 3, 10)
-        shown = os.read(ours, 4096).decode()
+        shown = _rest_of(ours)
     finally:
         os.close(ours)
     line, _, rest = shown.partition("\x1b[K")
     assert len(line.removeprefix("\r")) < 40
     assert line.endswith("…")
     assert rest == "\r\x1b[K"
+
+
+def _rest_of(terminal: int) -> str:
+    """All that was written to a terminal, whose writer is gone."""
+    shown = b""
+    with contextlib.suppress(OSError):  # which is how a terminal says that nobody writes to it any more
+        while content := os.read(terminal, 4096):
+            shown += content
+    return shown.decode()
 
 
 def test_a_stream_that_is_gone_does_not_end_the_work() -> None:

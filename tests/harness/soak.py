@@ -30,7 +30,7 @@ class SoakProgress:
         is_quiet = config.get_verbosity() < 0
         # Pytest captures what tests write to stderr; this stream is the one that it was started with.
         self._stream = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8")
-        self._progress = Progress("soak", is_shown=not is_quiet, stream=self._stream)
+        self._progress = Progress("soak", is_shown=not is_quiet, quick_seconds=0, stream=self._stream)
         self._is_drawn = not is_quiet and self._stream.isatty()
         self._done = self._total = 0
 

@@ -210,7 +210,8 @@ def _client(args: Namespace) -> Interlock:
             on_wait=warn,
         )
     except InvalidRequest as refused:
-        raise Failed(str(refused), Exit.USAGE, name=refused.code) from refused
+        advice = "; an admin makes one with `interlock key create`" if "key" in str(refused) else ""
+        raise Failed(f"{refused}{advice}", Exit.USAGE, name=refused.code) from refused
     client.session.via = "cli"
     return client
 

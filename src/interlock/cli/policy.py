@@ -191,19 +191,9 @@ def declare_policy() -> Parser:
         ("apply", _declare_apply, run_apply, "put a policy file in force"),
         ("show", _declare_show, run_show, "print the policy in force, or an earlier one"),
         ("evaluate", _declare_evaluate, run_evaluate, "show what would happen to an action, and why"),
-        (
-            "simulate",
-            _declare_simulate,
-            run_simulate,
-            "show what a policy file would change",
-        ),
+        ("simulate", _declare_simulate, run_simulate, "show what a policy file would change"),
         ("test", _declare_test, run_test, "run a file of cases like a test runner"),
-        (
-            "observed",
-            paging,
-            run_observed,
-            "list what `mode: observe` let pass",
-        ),
+        ("observed", paging, run_observed, "list what `mode: observe` let pass"),
         ("snapshots", paging, run_snapshots, "list every policy that was ever in force"),
         ("rollback", _declare_rollback, run_rollback, "put an earlier policy back in force"),
     ):

@@ -21,12 +21,15 @@ Tell: TypeAlias = Callable[[str, int, int], object]
 _CELLS = 20
 _COLUMNS = 80  # of a terminal that does not say how many it has
 _ELSEWHERE_SECONDS = 5.0  # how often a line is written that stays
+_QUICK_SECONDS = 1.0  # work that takes less writes no line
 _DRAWN_SECONDS = 0.1
 _TOLD_SECONDS = 2.0  # what has taken less says nothing about what is left
 
 
 class Progress:
     """Told how many steps of some work are done, it shows them. Use it in a `with` block, which ends with a clear line.
+
+    Where no terminal is, quick work says nothing: what fails at once is told in one line, and what succeeds in none.
 
     `is_even` says that all steps take about as long, so that the time which is left can be estimated. `elsewhere`
     replaces the lines that are written where no terminal is.
@@ -39,6 +42,7 @@ class Progress:
         is_even: bool = True,
         is_shown: bool = True,
         elsewhere: Tell | None = None,
+        quick_seconds: float | None = None,
         stream: TextIO | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -49,6 +53,7 @@ class Progress:
         self._stream = stream or sys.stderr
         self._now = now
         self._draws = is_shown and self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._quick_seconds = _QUICK_SECONDS if quick_seconds is None else quick_seconds
         self._began: float | None = None
         self._said_at = float("-inf")
 
@@ -66,9 +71,8 @@ class Progress:
         if done >= total:
             self.wipe()
             return
-        if not self._is_shown or now - self._said_at < (
-            _DRAWN_SECONDS if self._draws else _ELSEWHERE_SECONDS
-        ):
+        pause, quick = (_DRAWN_SECONDS, 0) if self._draws else (_ELSEWHERE_SECONDS, self._quick_seconds)
+        if not self._is_shown or now - self._said_at < pause or now - self._began < quick:
             return
         self._said_at = now
         counts = f"{done} of {total}{self._left(now - self._began, done, total)}"
