@@ -108,6 +108,15 @@ def test_into_a_pipe_progress_is_plain_lines_on_stderr(
     assert lines[0] not in said.out
 
 
+def test_a_simulation_in_portions_examines_every_job_once(policy_terminal: Terminal, folder: Path) -> None:
+    denies = policy_terminal.file("deny.yaml", "version: v1\ndefault: deny\n")
+    found = policy_terminal("policy", "simulate", denies, "--last", "250", "--json").json
+    changed = [change["job_id"] for change in found["changes"]]
+    assert (found["examined"], found["unchanged"], len(set(changed))) == (250, 0, 250)
+    jobs = policy_terminal("jobs", "--limit", "250", "--json").json["items"]
+    assert changed == [job["id"] for job in jobs]
+
+
 def test_work_that_takes_a_while_is_told_to_a_pipe_of_another_process(policy_terminal: Terminal) -> None:
     said = policy_terminal.process("drill", "outage", "--clients", "2", "--lasting", "3s")
     assert re.match(r"drill outage: \d of 7(, about \w+ left)?: the store is blocked\n", said.err), said.err
