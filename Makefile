@@ -37,11 +37,11 @@ unit: $(DEV)
 	@echo "== pytest"
 	@$(BIN)/python -m tools.suite $(ARGS)
 
-soak: $(DEV) ## the same tests with FACTOR times the dose (default 10)
+soak: $(DEV) ## the same tests with FACTOR times the dose (default 10); ARGS=--quiet shows no progress
 	@echo "== pytest, dose x $(FACTOR)"
-	@INTERLOCK_SOAK=$(FACTOR) $(BIN)/python -m pytest -o faulthandler_timeout=0 $(ARGS)
+	@INTERLOCK_SOAK=$(FACTOR) $(BIN)/python -m pytest -o faulthandler_timeout=0 -o console_output_style=classic $(ARGS)
 
-bench: $(DEV) .venv-rivals ## side-by-side benchmarks, printed as ratios
+bench: $(DEV) .venv-rivals ## side-by-side benchmarks, printed as ratios (ARGS=--quiet shows no progress)
 	@$(BIN)/python -m bench $(ARGS)
 
 # Other systems, for `make bench` to measure beside ours; they are no part of the product.
@@ -53,6 +53,7 @@ bench: $(DEV) .venv-rivals ## side-by-side benchmarks, printed as ratios
 docs: $(DEV) ## write the generated pages again: references, states, settings, schemas, dashboards
 	@$(BIN)/python -m tools.states
 	@$(BIN)/python -m tools.reference
+	@$(BIN)/python -m tools.sdk_reference
 	@$(BIN)/python -m tools.settings
 	@$(BIN)/python -m tools.chart_schema
 	@$(BIN)/python -m tools.schemas

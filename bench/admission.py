@@ -16,6 +16,7 @@ from bench import null_identity
 from bench.burst import burst, without_a_store
 from bench.report import figure, interleaved, quantile, ratio, title
 from bench.scene import PAYLOAD, POLICY, folder
+from interlock.cli.output import say
 from tests.harness.load import Answer, Request, fire, post, tally
 from tests.harness.postgres import PostgresServer
 from tests.harness.server import InterlockServer
@@ -140,7 +141,7 @@ def _told(name: str, gate: Gate, null: Gate) -> bool:
     figure(f"{CROWD} starts at once at a limit of 2, p50", found["full p50"], "ms")
     figure(f"{CROWD} starts at once at a limit of 2, p99", found["full p99"], "ms")
     counted = ", ".join(f"{count} times {status}" for (status, _), count in sorted(gate.codes.items()))
-    print(f"  {'codes at a limit of 2':<58} {counted}")
+    say(f"  {'codes at a limit of 2':<58} {counted}")
     met = ratio("durable starts and completions over none", found["runs"] / found["null"], 0.6)
     met &= ratio("p99 at a full gate over p50 with room", found["full p99"] / found["free"], 5, at_most=True)
     figure("p99 at a full gate over p50 one after the other", found["full p99"] / found["alone"], "x")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench.report import figure, interleaved, title
 from bench.scene import approve, folder, many, opened, submit
+from interlock.cli.output import say
 from interlock.rooms.identity.keys import digest_of
 from interlock.rooms.identity.model import Caller, PrincipalKind, Role
 from interlock.rooms.jobs.claims import ClaimJob
@@ -30,7 +31,7 @@ def run() -> bool:
     """Print the figures; there is no goal here, only company."""
     if not PYTHON.exists():
         title("Beside others")
-        print("  not installed: make .venv-rivals")
+        say("  not installed: make .venv-rivals")
         return True
     postgres = PostgresServer()
     postgres.start()
@@ -64,14 +65,14 @@ def _told(store: str, contestants: dict[str, Callable[[], float]]) -> None:
     for name, rate in found.items():
         figure(name, rate, "actions/s")
         if name != "Interlock" and rate:
-            print(f"  {'Interlock over ' + name:<58} {found['Interlock'] / rate:>12.2f} x")
+            say(f"  {'Interlock over ' + name:<58} {found['Interlock'] / rate:>12.2f} x")
 
 
 def _theirs(program: str, store: str) -> float:
     command = [str(PYTHON), f"bench/rivals/{program}.py", store, str(COUNT), str(AT_ONCE)]
     said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
     if said.returncode:
-        print(
+        say(
             f"  {program} did not run: {said.stderr.strip().splitlines()[-1] if said.stderr else said.returncode}"
         )
         return 0.0

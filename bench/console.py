@@ -16,6 +16,7 @@ from time import perf_counter
 
 from bench.report import ratio, title
 from bench.scene import folder
+from interlock.cli.output import say
 from interlock.store.sqlite.store import SqliteStore
 from tests.console.busy_company import DEAD_AT_ONCE, long_history
 from tests.harness.console_site import ConsoleSite, found_company
@@ -69,9 +70,9 @@ async def _medians(places: list[Get], address: str) -> list[float]:
 def _told(found: dict[str, list[float]]) -> bool:
     title(f"Pages of the console, server time in ms, with so many rows in each list: {SIZES}")
     head = "".join(f"{f'{size:,}':>10}" for size in SIZES)
-    print(f"  {'page':<44}{head}{'last / first':>14}{'last / middle':>15}")
+    say(f"  {'page':<44}{head}{'last / first':>14}{'last / middle':>15}")
     for address, (few, many, most) in found.items():
         page = re.sub(r"[a-z]{3}_[0-9a-f]{32}", "…", address)
-        print(f"  {page:<44}{few:>10.1f}{many:>10.1f}{most:>10.1f}{most / few:>13.1f}x{most / many:>14.2f}x")
+        say(f"  {page:<44}{few:>10.1f}{many:>10.1f}{most:>10.1f}{most / few:>13.1f}x{most / many:>14.2f}x")
     _, many, most = (sum(each) for each in zip(*found.values(), strict=True))
     return ratio("all pages, largest store over the one half as large", most / many, 1.5, at_most=True)

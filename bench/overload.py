@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench.report import figure, quantile, ratio, title
 from bench.scene import PAYLOAD, POLICY, folder
+from interlock.cli.output import say
 from tests.harness.flood import Flood, resident_mb
 from tests.harness.load import post
 from tests.harness.server import InterlockServer
@@ -54,7 +55,7 @@ def _told(name: str, idle: float, flood: Flood) -> bool:
         figure(f"most resident memory in the {part} third", value, "MB")
     met &= ratio("memory in the last third over the second", parts[2] / parts[1], 1.1, at_most=True)
     counted = ", ".join(f"{n:,} x {status} {word}".strip() for (status, word), n in flood.codes.most_common())
-    print(f"  {'answers':<58} {counted}")
+    say(f"  {'answers':<58} {counted}")
     p50, p99 = quantile(flood.accepted, 0.5), quantile(flood.refused, 0.99)
     figure("accepted, p50", p50 * 1000, "ms")
     figure("refused, p50", quantile(flood.refused, 0.5) * 1000, "ms")

@@ -17,6 +17,7 @@ from typing import Any
 from bench import work_history, work_waking
 from bench.report import figure, interleaved, ratio, title
 from bench.scene import PAYLOAD, POLICY, folder
+from interlock.cli.output import say
 from tests.harness.load import Answer, Connection, fire, post
 from tests.harness.postgres import PostgresServer
 from tests.harness.server import InterlockServer
@@ -154,8 +155,8 @@ def _told(name: str, found: dict[str, float]) -> bool:
         return True
     figure("procrastinate: fetch and finish", found["their ready"], "jobs/s")
     figure("procrastinate: defer, fetch and finish", found["their whole"], "jobs/s")
-    print(
+    say(
         f"  {'claim and complete over fetch and finish':<58} {found['ready'] / found['their ready']:>12.2f} x"
     )
-    print(f"  {'the whole way over theirs':<58} {found['whole'] / found['their whole']:>12.2f} x")
+    say(f"  {'the whole way over theirs':<58} {found['whole'] / found['their whole']:>12.2f} x")
     return ratio("claim and complete over defer, fetch and finish", found["ready"] / found["their whole"], 5)

@@ -17,7 +17,7 @@ from tests.harness import installation
 from tests.harness.postgres import PostgresServer
 from tests.harness.postgres_proxy import PostgresProxy
 from tests.harness.server import InterlockServer, live
-from tests.harness.soak import dose
+from tests.harness.soak import SoakProgress, dose, factor
 
 # What a developer has set for daily use must not change what a test means.
 for name in [name for name in os.environ if name.startswith("INTERLOCK_")]:
@@ -37,6 +37,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("interlock")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if factor() != 1:
+        config.pluginmanager.register(SoakProgress(config))
 
 
 @pytest.fixture(scope="session", autouse=True)

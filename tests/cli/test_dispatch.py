@@ -68,7 +68,7 @@ def test_wrong_usage_is_told_in_one_line_with_what_was_probably_meant(terminal: 
         return said.err
 
     assert complaint("submit") == "interlock: missing: TOPIC; see `interlock submit --help`\n"
-    assert "create|list|show|revoke; see `interlock key --help`" in complaint("key")
+    assert "one of create, list, show, revoke or KEY; see `interlock key --help`" in complaint("key")
     assert "did you mean apply? See `interlock policy --help`" in complaint("policy", "aply", "p.yaml")
     assert "unrecognized arguments: --sate pending; did you mean --state?" in complaint(
         "approvals", "--sate", "pending"

@@ -36,6 +36,14 @@ def test_an_error_ends_with_one_and_says_the_next_step(policy_terminal: Terminal
         (("jobs", "--cursor", "nonsense"), "cursor is not one that this list returned"),
         (("lease", "acquire", ""), "resource must not be empty"),
         (("webhook", "add", "nonsense"), "url must begin with https://"),
+        (
+            ("webhook", "add", "https://example.com/hook", "--type", "approval.granted"),
+            "types: no event has the type 'approval.granted'; use approval.* or one of approval.approved,",
+        ),
+        (
+            ("events", "--type", "payment.*"),
+            "types: no event has the type 'payment.*'; use approval.*, conflict",
+        ),
     ],
 )
 def test_a_refused_value_is_named_as_its_sender_knows_it(

@@ -73,6 +73,17 @@ def test_the_board_shows_owners_waiters_collisions_and_runs(policy_terminal: Ter
     assert {"waiting", "conflicts", "runs"} <= set(frame)
 
 
+def test_the_board_shows_what_waits_for_approval(policy_terminal: Terminal) -> None:
+    assert "no request waits for approval" in policy_terminal("board", "--once").out
+    asked, decided = policy_terminal.submit(), policy_terminal.submit()
+    policy_terminal("reject", decided["id"], "--reason", "no")
+    shown = policy_terminal("board", "--once").out
+    assert asked["id"] in shown
+    assert decided["id"] not in shown
+    frame = policy_terminal("board", "--once", "--json").json
+    assert [request["id"] for request in frame["approvals"]] == [asked["id"]]
+
+
 def test_a_plain_number_is_a_duration_in_seconds(policy_terminal: Terminal) -> None:
     held = policy_terminal("lease", "acquire", "plain", "--ttl", "90", "--json").json
     assert held["ttl_seconds"] == 90

@@ -156,7 +156,7 @@ def test_a_touch_that_collides_says_with_whom_and_the_conflict_can_be_settled(te
     assert "safest now:" in shown
     settled = terminal("conflict", "resolve", conflict["id"], "keep_second", "--note", "mine is right")
     assert settled.out == f"{conflict['id']} is resolved: keep_second; carried out: settle lease\n"
-    assert terminal("conflicts").out.startswith("nothing collided")
+    assert terminal("conflicts").out.startswith("no open conflicts")
     assert "narrower" in terminal("conflicts", "--patterns").out
     assert "doc:1" in terminal("targets").out
 

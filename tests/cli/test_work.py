@@ -56,7 +56,7 @@ def test_a_worker_never_gives_up_and_takes_no_patience(policy_terminal: Terminal
     said = policy_terminal("worker", "--exec", "true", "--once", "--patience", "1s")
     assert (said.code, "unrecognized arguments: --patience 1s" in said.err) == (2, True), said.err
     told = policy_terminal("worker", "--help").out
-    assert "tries until it works" in told
+    assert "keeps trying" in told
     assert "--patience" not in told
 
 

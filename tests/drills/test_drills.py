@@ -219,6 +219,36 @@ def test_split_classes_spare_the_service() -> None:
     assert split.peak_over_steady <= 2 < one.peak_over_steady
 
 
+def test_an_outage_of_too_few_calls_is_too_small_to_tell(tmp_path: Path) -> None:
+    said = drill("retries", "--clients", "20", "--outage", "2s", folder=tmp_path)
+    assert said.returncode == 1
+    assert "use --outage 10s or more" in said.stdout
+    assert "verdict: too small to tell" in said.stdout
+    assert "✗" not in said.stdout
+
+
+async def test_an_outage_in_which_no_caller_is_answered_is_too_small_to_tell() -> None:
+    found = await drill_outage(None, clients=1, seconds=0.5)
+    assert found.verdict == "too small to tell", found
+    assert [check.held for check in found.checks if check.claim.startswith("outage:")] == [None] * 3
+    assert "--lasting" in found.checks[1].seen
+
+
+def test_who_competes_with_nobody_is_too_small_to_tell(tmp_path: Path) -> None:
+    alone = json.loads(drill("approvals", "--people", "1", "--json", folder=tmp_path).stdout)
+    assert alone["verdict"] == "too small to tell"
+    fitting = json.loads(drill("admission", "--crowds", "2", "--json", folder=tmp_path).stdout)
+    assert fitting["verdict"] == "too small to tell"
+    assert [check["held"] for check in fitting["checks"]] == [True, None, True, None, True]
+
+
+def test_a_claim_that_failed_weighs_more_than_one_too_small_to_tell() -> None:
+    unclear, failed = Check(claim="a", held=None), Check(claim="b", held=False)
+    assert report("admission", "here", [], [unclear]).verdict == "too small to tell"
+    assert report("admission", "here", [], [unclear, failed]).verdict == "failed"
+    assert report("admission", "here", [], [unclear], left_behind=["a key"]).verdict == "failed"
+
+
 def test_a_claim_that_did_not_hold_fails_the_drill(capsys: pytest.CaptureFixture[str]) -> None:
     answers = [
         Answer(status=201, seconds=0.004),

@@ -14,7 +14,7 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind, Reads, Record
 from interlock.kernel.world import Command, World
 from interlock.rooms.events import queries as outbox
-from interlock.rooms.events.model import RELAYS, WEBHOOKS, Placed, Relay, Webhook, announce
+from interlock.rooms.events.model import RELAYS, WEBHOOKS, EventType, Placed, Relay, Webhook, announce
 from interlock.rooms.events.signing import spell_secret
 from interlock.rooms.events.webhooks import AddWebhook
 from interlock.rooms.identity.model import Caller
@@ -46,7 +46,7 @@ class Tell(Command[int], frozen=True, kw_only=True):
 
     subject: str
     tenant: str = TENANT
-    type: str = "story.told"
+    type: EventType = "target.touched"
     fails: bool = False
 
     def reads(self) -> Reads:
@@ -76,7 +76,7 @@ class RelayService:
         *,
         times: int = 1,
         tenant: str = TENANT,
-        type: str = "story.told",  # noqa: A002 - the field is called so
+        type: EventType = "target.touched",  # noqa: A002 - the field is called so
     ) -> None:
         """Tell about a subject, one batch after another."""
         for _ in range(times):

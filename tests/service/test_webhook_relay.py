@@ -107,7 +107,7 @@ async def test_an_event_is_a_cloud_event(sqlite_url: str, receive: Receive) -> N
         "specversion": "1.0",
         "id": "",
         "source": "/interlock/default",
-        "type": "dev.interlock.story.told",
+        "type": "dev.interlock.target.touched",
         "subject": "a",
         "time": "",
         "datacontenttype": "application/json",
@@ -121,8 +121,8 @@ async def test_only_wanted_types_and_only_the_tenants_own_events_arrive(
 ) -> None:
     receiver = await receive()
     async with relaying_service(sqlite_url) as relay_service:
-        await relay_service.add_webhook(receiver.url, types=("story.*",))
-        await relay_service.tell("a", type="other.told")
+        await relay_service.add_webhook(receiver.url, types=("target.*",))
+        await relay_service.tell("a", type="job.failed")
         await relay_service.tell("a", tenant="elsewhere")
         await relay_service.tell("b")
         await receiver.until_taken(1)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tests.tidy.source import Module, package
 
 INNER = {"rooms", "service", "kernel"}
-OF_A_SURFACE = re.compile(r"/api/v1|\b(GET|POST|PUT|PATCH|DELETE) /|\binterlock [a-z]")
+OF_A_SURFACE = re.compile(r"/api/v1|\b(GET|POST|PUT|PATCH|DELETE) /|\binterlock [a-z]|Authorization: Bearer")
 
 
 def test_no_text_behind_the_surfaces_names_a_route_or_a_command() -> None:

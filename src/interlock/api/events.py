@@ -45,7 +45,12 @@ _RETRY_MS = 1000
 
 Position = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1, description="Only events after this position.")]
 Types = Annotated[
-    str, msgspec.Meta(min_length=1, max_length=2000, description="Types, such as `approval.*,job.denied`.")
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=2000,
+        description="Types, such as `approval.*,job.denied`. A type that no event has is refused.",
+    ),
 ]
 
 

@@ -74,7 +74,8 @@ async def ready(call: Asked[None, None]) -> Reply:
 
 def _clock_trouble(ahead_seconds: float) -> str:
     way = "ahead of" if ahead_seconds > 0 else "behind"
-    return f"the store's clock is {abs(ahead_seconds):.0f} s {way} this server's; see `interlock doctor`"
+    apart = f"the store's clock is {abs(ahead_seconds):.0f} s {way} this server's"
+    return f"{apart}; set the machine's clock right, or have an operator repair the store's"
 
 
 async def metrics(call: Asked[None, None]) -> Response:
@@ -112,8 +113,8 @@ _OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="metrics", method="GET", path="/metrics", tag="Health", public=True,
         summary="Figures in Prometheus' text format",
         description="Needs no key. Tenants, and what they have named, are told apart only for a key of the tenant "
-        "`default` with the role `operate`, `audit` or `admin`, and on the `metrics_address` of `interlock serve`; for "
-        "everybody else they are added up.",
+        "`default` with the role `operate`, `audit` or `admin`, and on the address of the setting "
+        "`metrics_address`; for everybody else they are added up.",
         answers={200: Media(MEDIA_TYPE)}, answer=metrics,
     ),
 )  # fmt: skip

@@ -273,7 +273,7 @@ def _unsealed_link(call: Asked[None, None], kept: KeptLink) -> str:
         return unseal(kept.sealed, sealing_secret(call), purpose=_LINK_PURPOSE, about=kept.link_id).decode()
     except CannotUnseal:
         detail = (
-            f"this request made the sign-in link {kept.link_id} before, and only its requester can be shown "
+            f"this request made the sign-in link {kept.link_id} before, and only the caller that made it can be shown "
             "it again; make another one under a new idempotency key"
         )
         raise ProblemError(problem("conflict", detail, members={"link_id": kept.link_id})) from None

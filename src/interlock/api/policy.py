@@ -187,7 +187,7 @@ async def _simulated(call: Asked[None, wire.SimulateBody]) -> Reply:
     pool, tenant = call.services.compute_pool, call.caller.tenant
     candidate, found = await read_candidate(call.body.policy, pool, tenant)
     store, last = call.services.store, call.body.last
-    jobs = _latest_jobs(call.services, tenant, last)
+    jobs = _LatestJobs(call.services, tenant, last, id_cursor(call.body.cursor, "job"))
 
     async def apart(held: Held, seconds: float) -> Compared:
         try:
@@ -206,23 +206,41 @@ async def _simulated(call: Asked[None, wire.SimulateBody]) -> Reply:
             unchanged=result.examined - len(result.changes),
             changes=tuple(_change_view(each) for each in result.changes),
             warnings=tuple(remark(each) for each in found),
+            next_cursor=jobs.next_cursor,
         ),
     )
 
 
-async def _latest_jobs(service: Service, tenant: str, last: int) -> AsyncGenerator[Job]:
-    """A page at a time: all of them may be more than there is memory for."""
-    now, cursor = service.now(), None
-    while last > 0:
-        page = await job_queries.list_jobs(
-            service.store, tenant, state=None, topic=None, now=now, before=cursor, limit=min(LIMIT_MAX, last)
-        )
-        for job in page.items:
-            yield job
-        last -= len(page.items)
-        cursor = page.next_cursor
-        if cursor is None:
-            return
+class _LatestJobs:
+    """Jobs, newest first, a page at a time: all of them may be more than there is memory for.
+
+    `next_cursor` is where older ones begin, once all of these were taken.
+    """
+
+    def __init__(self, service: Service, tenant: str, last: int, before: str | None) -> None:
+        self._service = service
+        self._tenant = tenant
+        self._last = last
+        self.next_cursor = before
+
+    async def __aiter__(self) -> AsyncGenerator[Job]:
+        now, left = self._service.now(), self._last
+        while left > 0:
+            page = await job_queries.list_jobs(
+                self._service.store,
+                self._tenant,
+                state=None,
+                topic=None,
+                now=now,
+                before=self.next_cursor,
+                limit=min(LIMIT_MAX, left),
+            )
+            for job in page.items:
+                yield job
+            left -= len(page.items)
+            self.next_cursor = page.next_cursor
+            if self.next_cursor is None:
+                return
 
 
 async def observed(call: Asked[PageQuery, None]) -> Reply:

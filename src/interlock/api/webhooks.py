@@ -24,6 +24,7 @@ from interlock.rooms.events.cloud_events import BadTypes, read_types
 from interlock.rooms.events.model import (
     BROKER,
     DEPLOYMENT,
+    EVENT_TYPES,
     RELAYS,
     WEBHOOKS,
     Delivery,
@@ -261,7 +262,9 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="add_webhook", method="POST", path=_ROOT, tag=_TAG, roles=("admin",),
         summary="Send events to an address",
         description="Requests are signed after the Standard Webhooks specification with the secret that this "
-        "answer shows once. Events that happen from now on are posted, each at least once.",
+        "answer shows once. Events that happen from now on are posted, each at least once. `types` narrows them, "
+        "by name or by a pattern such as `approval.*`; without it they are all of these: "
+        + ", ".join(EVENT_TYPES) + ".",
         body=wire.AddWebhookBody, answers={201: wire.Webhook}, answer=add, problems=("conflict", "people_only"),
         example={"url": "https://example.com/interlock", "types": ["approval.*"]},
     ),

@@ -45,7 +45,7 @@ def say_approvals(jobs: Sequence[ApprovalItem]) -> None:
         .column("TOPIC", lambda asked: asked[0].topic, flexible=True)
         .column("ENV", lambda asked: asked[0].env or "-", flexible=True, optional=True)
         .column("BY", lambda asked: asked[0].submitted_by or "-", flexible=True, optional=True)
-        .column("VOTES", lambda asked: _votes(*asked))
+        .column("VOTES", lambda asked: _votes(*asked), optional=True)
         .column(
             "WHO DECIDES", lambda asked: listed(asked[1].groups, "any reviewer"), flexible=True, optional=True
         )

@@ -1,4 +1,4 @@
-"""`interlock board`: a live view of who owns what, until when, what waits, and what collided."""
+"""`interlock board`: a live view of what waits for people, who owns what, until when, and what collided."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from interlock.cli.output import Cell, Table, listed, painted, say, say_json, wh
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
     from interlock.wire.admission import Run
+    from interlock.wire.approvals import ApprovalItem
     from interlock.wire.leases import Lease, Waiter
     from interlock.wire.shared import Conflict
 
@@ -30,10 +31,11 @@ def declare_board() -> Parser:
     """The options of `interlock board`."""
     parser = Parser(
         "interlock board",
-        description="Show leases, waiting callers, conflicts and runs, every second. End with Ctrl-C.",
+        description="Show requests that wait for approval, leases, callers that wait for one, open conflicts and "
+        "running runs, again every second. End with Ctrl-C.",
         examples=("interlock board", "interlock board --once --json"),
     )
-    parser.add_argument("--once", action="store_true", help="print it once and end")
+    parser.add_argument("--once", action="store_true", help="print the board once, and end")
     return finished(parser, run_board)
 
 
@@ -59,12 +61,22 @@ def read_board(client: Interlock) -> Frame:
     from interlock.wire.leases import Lease
 
     leases = _items(client, "leases", query={"live": "true", "limit": _ROWS_MAX})
-    return {
+    return _waiting_approvals(client) | {
         "leases": [lease for lease in leases if typed(lease, Lease).state != "stale"],
         "waiting": _items(client, "leases", "waiting")[:_ROWS_MAX],
         "conflicts": _items(client, "conflicts", query={"state": "open", "limit": _ROWS_MAX}),
         "runs": _items(client, "workflow-runs", query={"state": "running", "limit": _ROWS_MAX}),
     }
+
+
+def _waiting_approvals(client: Interlock) -> Frame:
+    """Requests that wait for people; for a worker, who may not read them, that part is left out."""
+    from interlock.sdk.outcomes import Forbidden
+
+    try:
+        return {"approvals": _items(client, "approvals", query={"state": "pending", "limit": _ROWS_MAX})}
+    except Forbidden:
+        return {}
 
 
 def _items(client: Interlock, *segments: str, query: Mapping[str, Any] | None = None) -> list[Any]:
@@ -77,6 +89,7 @@ def _items(client: Interlock, *segments: str, query: Mapping[str, Any] | None = 
 def _show(args: Namespace, frame: Frame) -> None:
     from interlock.cli.connection import typed
     from interlock.wire.admission import Run
+    from interlock.wire.approvals import ApprovalItem
     from interlock.wire.leases import Lease, Waiter
     from interlock.wire.shared import Conflict
 
@@ -84,13 +97,32 @@ def _show(args: Namespace, frame: Frame) -> None:
         say_json(frame)
         return
     say(painted(f"Interlock  {datetime.now(UTC):%H:%M:%S} UTC", "bold"))
-    kinds: Mapping[str, type] = {"leases": Lease, "waiting": Waiter, "conflicts": Conflict, "runs": Run}
+    kinds: Mapping[str, type] = {
+        "approvals": ApprovalItem,
+        "leases": Lease,
+        "waiting": Waiter,
+        "conflicts": Conflict,
+        "runs": Run,
+    }
     for name, (title, nothing, show) in _PARTS.items():
+        if name not in frame:
+            continue
         say("", painted(title, "bold"))
         if frame[name]:
             show([typed(item, kinds[name]) for item in frame[name]])
         else:
             say(painted(nothing, "dim"))
+
+
+def _say_approvals(requests: Sequence[ApprovalItem]) -> None:
+    (
+        Table(requests)
+        .column("ID", lambda request: request.id)
+        .column("TOPIC", lambda request: request.topic, flexible=True)
+        .column("ASKED BY", lambda request: request.submitted_by or "-", flexible=True, optional=True)
+        .column("EXPIRES", lambda request: when(request.approval.expires_at) if request.approval else "-")
+        .say()
+    )
 
 
 def _say_owners(leases: Sequence[Lease]) -> None:
@@ -134,6 +166,7 @@ def _say_runs(runs: Sequence[Run]) -> None:
 
 
 _PARTS: Mapping[str, tuple[str, str, Callable[[list[Any]], None]]] = {
+    "approvals": ("Requests for approval", "no request waits for approval", _say_approvals),
     "leases": ("Leases", "no lease is held", _say_owners),
     "waiting": ("Waiting callers", "no caller waits", _say_waiting),
     "conflicts": ("Open conflicts", "no conflict is open", _say_conflicts),

@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 
 _EXITS = """\
 exit codes:
-  0 one use was taken: act now, once; anything else: do not act. 3 no grant fits (stderr says why),
-  2 usage, 5 busy, 6 out of reach or unknown: the same execution id tells, and takes no second use
+  0     one use was taken: act now, once
+  3     no grant fits (stderr says why); do not act
+  5     busy: try again; do not act
+  6     out of reach or unknown; do not act. Asking again with the same
+        --execution-id tells, and takes no second use
+  else  1 error, 2 wrong usage; do not act
 """
 
 
@@ -40,10 +44,13 @@ def declare_claim() -> Parser:
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--arg", type=_argument, action="append", default=[], metavar="NAME=VALUE",
-        help="an argument that pins are held against, as JSON or text; repeat it",
+        help="an argument that the grant's pins are checked against, as JSON or text; repeatable",
     )  # fmt: skip
     what.add_argument(
-        "--args", type=json_value, metavar="JSON", help="all of them; also @FILE, or - for stdin"
+        "--args",
+        type=json_value,
+        metavar="JSON",
+        help="all arguments as one JSON object; also @FILE, or - for stdin",
     )
     parser.add_argument(
         "--execution-id", metavar="ID", help="your own name for it: a repeat gets the same use (default: new)"
@@ -51,7 +58,7 @@ def declare_claim() -> Parser:
     parser.add_argument("--grant", metavar="ID", help="this grant and no other")
     parser.add_argument("--signed", action="store_true", help="only a signed one")
     parser.add_argument(
-        "--group", action="append", metavar="GROUP", help="only by a person in this group; repeat it"
+        "--group", action="append", metavar="GROUP", help="only by a person in this group; repeatable"
     )
     return finished(parser, run_claim)
 

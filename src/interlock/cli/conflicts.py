@@ -83,7 +83,7 @@ def run_conflicts(args: Namespace) -> int:
         kind=Conflict,
         tell=say_conflicts,
         command="interlock conflicts",
-        nothing="nothing collided; `interlock conflicts --state all` shows what was settled",
+        nothing="no open conflicts; `interlock conflicts --state all` shows those that were resolved, too",
         query=query,
         options={**query, "state": args.state},
     )
@@ -259,7 +259,7 @@ def say_conflict(conflict: Conflict) -> None:
 def say_patterns(patterns: Sequence[Pattern]) -> None:
     """What keeps colliding, the most frequent first, each with the line that would prevent it."""
     if not patterns:
-        say("nothing collided so far")
+        say("no conflicts yet")
     for pattern in patterns:
         times = counted(pattern.count, "time")
         say(

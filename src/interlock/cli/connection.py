@@ -45,8 +45,17 @@ _REST_SECONDS_MAX = 2.0
 @contextlib.contextmanager
 def connected(args: Namespace) -> Generator[Interlock]:
     """A client for what `--url`, `--store`, `--api-key` and the environment say."""
-    with translated(args), _client(args) as client:
+    with translated(args), _client(args) as client, _showing_migrations(args):
         yield client
+
+
+def _showing_migrations(args: Namespace) -> contextlib.AbstractContextManager[None]:
+    """Show progress if the store that is opened in this process has to be updated first."""
+    if _url(args):
+        return contextlib.nullcontext()
+    from interlock.cli.progress import showing_migrations
+
+    return showing_migrations(args)
 
 
 @contextlib.contextmanager
@@ -144,7 +153,7 @@ def answer_one(
     for item in page.items:
         if is_it(typed(item, kind)):
             return answer(args, item, lambda item: tell(typed(item, kind)))
-    raise Failed(f"there is no {name} here", name="not_found")
+    raise Failed(f"there is no {name} here; `interlock {segments[0]}` lists what there is", name="not_found")
 
 
 def answer_page(
@@ -201,7 +210,8 @@ def _client(args: Namespace) -> Interlock:
             on_wait=warn,
         )
     except InvalidRequest as refused:
-        raise Failed(str(refused), Exit.USAGE, name=refused.code) from refused
+        advice = "; an admin makes one with `interlock key create`" if "key" in str(refused) else ""
+        raise Failed(f"{refused}{advice}", Exit.USAGE, name=refused.code) from refused
     client.session.via = "cli"
     return client
 

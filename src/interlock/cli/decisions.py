@@ -68,7 +68,7 @@ def declare_edit() -> Parser:
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
     parser.add_argument(
-        "--payload", type=json_value, required=True, metavar="JSON|@FILE|-", help="the new one"
+        "--payload", type=json_value, required=True, metavar="JSON|@FILE|-", help="the new payload"
     )
     parser.add_argument("--reason", required=True, help="why; it is kept with the old version")
     return finished(parser, run_edit)
@@ -83,7 +83,7 @@ def declare_withdraw() -> Parser:
         examples=("interlock withdraw job_… --reason 'the wrong invoice'",),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
-    parser.add_argument("--reason", required=True, help="why; it is kept in the audit")
+    parser.add_argument("--reason", required=True, help="why; it is kept in the audit log")
     return finished(parser, run_withdraw)
 
 
@@ -92,7 +92,7 @@ def declare_comment() -> Parser:
     parser = Parser(
         "interlock comment",
         description="Comment on a request. Its submitter answers questions with comments, too.",
-        examples=("interlock comment job_… 'the invoice is in the mail of Monday'",),
+        examples=("interlock comment job_… 'the invoice arrived on Monday'",),
     )
     return _saying(parser, run_comment)
 
@@ -212,7 +212,8 @@ def binding(parser: Parser) -> None:
         "--job-hash",
         dest="hash",
         metavar="SHA256",
-        help="the hash that `interlock approval ID` showed; needed to approve what was edited",
+        help="decide only the version with this hash, as `interlock approval ID` shows it; "
+        "required to approve after an edit",
     )
 
 

@@ -15,8 +15,9 @@ import msgspec
 from interlock.cli.approvals import too_few_people, way_to_more_people
 from interlock.cli.connection import connected, listing, typed
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, finished, given, login_of, wants_json
+from interlock.cli.options import Parser, finished, given, login_of, quietly, wants_json
 from interlock.cli.output import counted, exactly, painted, safe, say, say_json, when
+from interlock.cli.progress import progress_of
 from interlock.sdk.outcomes import Conflict, Forbidden, NotFound, UnexpectedAnswer
 from interlock.wire.jobs import Approval, Job
 from interlock.wire.policy import Policy
@@ -124,6 +125,7 @@ def declare_doctor() -> Parser:
         help="a SQLite store's clock is ahead of this machine's: say what setting it back would do; --yes does it",
     )
     parser.add_argument("--yes", action="store_true", help="do what --repair-clock says")
+    quietly(parser)
     return finished(parser, run_doctor)
 
 
@@ -147,8 +149,8 @@ def run_doctor(args: Namespace) -> int:
 def _findings(args: Namespace) -> tuple[list[Finding], Exit]:
     """What was found, and how the command ends: 6 if nothing could be examined."""
     try:
-        with connected(args) as client:
-            findings = list(examine(client))
+        with progress_of(args, "doctor", is_even=False) as progress, connected(args) as client:
+            findings = list(examine(client, progress))
     except Failed as failed:
         if failed.exit is Exit.USAGE:
             raise
@@ -214,21 +216,34 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[Member, ...] | None
 
 
-def examine(client: Interlock) -> Iterator[Finding]:
-    """Every finding, one question after the other. Raises if the service is out of reach."""
+def examine(client: Interlock, tell: Callable[[str, int, int], object]) -> Iterator[Finding]:
+    """Every finding, one question after the other, and how far that is. Raises if the service is out of reach."""
     from interlock.cli import checks
 
+    parts: tuple[tuple[str, Callable[[Interlock], Iterator[Finding]]], ...] = (
+        ("does it answer", _answers),
+        ("the store", checks.examine_store),
+        ("policy, approvals and people", _examine_decisions),
+        ("jobs", checks.examine_work),
+        ("runs", checks.examine_runs),
+        ("grants", checks.examine_grants),
+        ("webhooks", checks.examine_relays),
+        ("records", checks.examine_records),
+    )
+    for done, (about, part) in enumerate(parts):
+        tell(about, done, len(parts))
+        yield from part(client)
+
+
+def _answers(client: Interlock) -> Iterator[Finding]:
     client.get_health()
     yield Finding(level="ok", about="store", text="it answers, and its schema is one that this version knows")
-    yield from checks.examine_store(client)
+
+
+def _examine_decisions(client: Interlock) -> Iterator[Finding]:
     seen = _read(client)
     for question in QUESTIONS:
         yield from question(seen)
-    yield from checks.examine_work(client)
-    yield from checks.examine_runs(client)
-    yield from checks.examine_grants(client)
-    yield from checks.examine_relays(client)
-    yield from checks.examine_records(client)
 
 
 def policy_in_force(seen: Examined) -> Iterator[Finding]:

@@ -9,15 +9,18 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Noun, Parser, as_json, connecting, given, wants_json
+from interlock.cli.options import Noun, Parser, as_json, connecting, given, quietly, wants_json
 from interlock.cli.output import Cell, Column, painted, say, say_json, say_table
-from interlock.cli.values import count_to, seconds
+from interlock.cli.progress import progress_of
+from interlock.cli.values import count_to, seconds, some_seconds
 
 if TYPE_CHECKING:
     from interlock.drills.place import Place
-    from interlock.drills.report import Bar, Contestant, Phase, Report
+    from interlock.drills.report import Bar, Contestant, Phase, Report, Tell
 
 
+_MARKS = {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "yellow")}
+_VERDICTS = {"passed": "green", "failed": "red", "too small to tell": "yellow"}
 _WIDTH = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _HEIGHTS = " ▁▂▃▄▅▆▇█"
@@ -32,12 +35,11 @@ def say_report(report: Report) -> None:
     if report.contestants:
         _say_contestants(report.contestants)
     for check in report.checks:
-        mark = painted("✓", "green") if check.held else painted("✗", "red")
+        mark = painted(*_MARKS[check.held])
         say(f"{mark} {check.claim}" + (painted(f"  ({check.seen})", "dim") if check.seen else ""))
     for left in report.left_behind:
         say(f"{painted('✗', 'red')} left behind: {left}")
-    passed = report.verdict == "passed"
-    say("", painted(f"verdict: {report.verdict}", "green" if passed else "red"))
+    say("", painted(f"verdict: {report.verdict}", _VERDICTS[report.verdict]))
 
 
 def _say_phases(phases: Sequence[Phase]) -> None:
@@ -122,7 +124,8 @@ def declare_drill() -> Parser:
         "interlock drill",
         description="Rehearse a failure, and check that the deployment holds. Without --url or INTERLOCK_URL a drill\n"
         "starts its own server on a temporary store. On a deployment it makes its own keys, jobs, runs and limits,\n"
-        "never changes the policy, and removes what it made. Exit code 1 if a claim did not hold.",
+        "never changes the policy, and removes what it made. Exit code 1 if a claim did not hold, or if the drill\n"
+        "was too small to tell.",
         examples=(
             "interlock drill approvals",
             "interlock drill admission --url http://127.0.0.1:8700 --api-key KEY --json",
@@ -130,10 +133,15 @@ def declare_drill() -> Parser:
             "interlock drill retries --clients 200 --outage 30s",
         ),
     )
-    _declare_approvals(parser.verb("approvals", "many people decide one request at once"))
-    _declare_admission(parser.verb("admission", "crowds before a small limit"))
-    _declare_outage(parser.verb("outage", "the store stands still; nothing is done twice"))
-    _declare_retries(parser.verb("retries", "one retry policy for everything, or split classes"))
+    for name, about, declare in (
+        ("approvals", "let many people decide one request at once", _declare_approvals),
+        ("admission", "many starts at once under a small limit", _declare_admission),
+        ("outage", "block the store: callers are told, and nothing is done twice", _declare_outage),
+        ("retries", "compare one retry policy for everything with one for each class", _declare_retries),
+    ):
+        verb = parser.verb(name, about)
+        declare(verb)
+        quietly(verb)
     return parser
 
 
@@ -144,7 +152,7 @@ def _declare_approvals(parser: Parser) -> None:
     )
     parser.add_argument("--env", default="", help="the env of the request, if the policy looks at it")
     _on_deployment(parser)
-    parser.set_defaults(run=run_approvals)
+    parser.set_defaults(run=run_approvals, drill="approvals")
 
 
 def _declare_admission(parser: Parser) -> None:
@@ -153,7 +161,7 @@ def _declare_admission(parser: Parser) -> None:
         "--crowds", type=_counts, metavar="N,N", default=(50, 300), help="starts at once (default 50,300)"
     )
     _on_deployment(parser)
-    parser.set_defaults(run=run_admission)
+    parser.set_defaults(run=run_admission, drill="admission")
 
 
 def _declare_outage(parser: Parser) -> None:
@@ -177,14 +185,16 @@ def _declare_outage(parser: Parser) -> None:
 
 def _declare_retries(parser: Parser) -> None:
     parser.add_argument("--clients", type=_COUNT, metavar="N", default=200, help="how many (default 200)")
-    parser.add_argument("--outage", type=seconds, metavar="30s", default=30, help="how long (default 30s)")
+    parser.add_argument(
+        "--outage", type=some_seconds, metavar="30s", default=30, help="how long (default 30s)"
+    )
     as_json(parser)
     parser.set_defaults(run=run_retries)
 
 
 def _on_deployment(parser: Parser) -> None:
     as_json(parser)
-    connecting(parser, otherwise="without one, the drill starts one on a temporary store")
+    connecting(parser, otherwise="without one, the drill starts its own")
 
 
 def run_approvals(args: Namespace) -> int:
@@ -192,7 +202,10 @@ def run_approvals(args: Namespace) -> int:
     from interlock.drills.contention import drill_approvals
 
     return _play(
-        args, lambda place: drill_approvals(place, people=args.people, topic=args.topic, env=args.env)
+        args,
+        lambda place, tell: drill_approvals(
+            place, people=args.people, topic=args.topic, env=args.env, tell=tell
+        ),
     )
 
 
@@ -200,7 +213,10 @@ def run_admission(args: Namespace) -> int:
     """Crowds before a small limit."""
     from interlock.drills.contention import drill_admission
 
-    return _play(args, lambda place: drill_admission(place, crowds=args.crowds, limit=args.limit))
+    return _play(
+        args,
+        lambda place, tell: drill_admission(place, crowds=args.crowds, limit=args.limit, tell=tell),
+    )
 
 
 def run_outage(args: Namespace) -> int:
@@ -208,18 +224,24 @@ def run_outage(args: Namespace) -> int:
     from interlock.drills.outage import drill_outage
 
     store, url = given(args, "store"), given(args, "url")
-    playing = drill_outage(store, url=url, pid=args.pid, clients=args.clients, seconds=args.lasting)
-    return _told(args, _unless_unfit(args, playing))
+    with progress_of(args, "drill outage") as progress:
+        playing = drill_outage(
+            store, url=url, pid=args.pid, clients=args.clients, seconds=args.lasting, tell=progress
+        )
+        found = _unless_unfit(args, playing)
+    return _told(args, found)
 
 
 def run_retries(args: Namespace) -> int:
     """Two ways to retry, side by side."""
     from interlock.drills.retries import drill_retries
 
-    return _told(args, drill_retries(clients=args.clients, outage_seconds=args.outage))
+    with progress_of(args, "drill retries") as progress:
+        found = drill_retries(clients=args.clients, outage_seconds=args.outage, tell=progress)
+    return _told(args, found)
 
 
-def _play(args: Namespace, drill: Callable[[Place], Coroutine[Any, Any, Report]]) -> int:
+def _play(args: Namespace, drill: Callable[[Place, Tell], Coroutine[Any, Any, Report]]) -> int:
     """Play on the deployment that `--url` or the environment names, or on a temporary server."""
     from interlock.drills.place import deployed, temporary
 
@@ -227,9 +249,12 @@ def _play(args: Namespace, drill: Callable[[Place], Coroutine[Any, Any, Report]]
 
     async def play() -> Report:
         async with temporary() if deployment is None else deployed(*deployment) as place:
-            return await drill(place)
+            return await drill(place, progress)
 
-    return _told(args, _unless_unfit(args, play()))
+    with progress_of(args, f"drill {args.drill}") as progress:
+        progress("a server is started" if deployment is None else "a server is asked", 0, 1)
+        found = _unless_unfit(args, play())
+    return _told(args, found)
 
 
 def _deployment(args: Namespace) -> tuple[str, str] | None:

@@ -40,8 +40,12 @@ _STYLES = {"COMMITTED": "green", "IN_PROGRESS": "blue", "FAILED": "dim", "AMBIGU
 
 _BEGIN_EXITS = """\
 exit codes:
-  0 act now, once; anything else: do not act. 3 done before (its result is printed) or not permitted,
-  1 the id, the lease or the target does not allow it, 5 another process is doing it, 6 out of reach or unknown
+  0     act now, once
+  1     the id, the lease or the target does not allow it; do not act
+  3     done before (its result is printed), or not permitted; do not act
+  5     another process is doing it; do not act
+  6     out of reach, or its outcome is unknown; do not act
+  else  2 wrong usage; do not act
 """
 
 
@@ -49,13 +53,22 @@ def _declare_begin(parser: Parser) -> None:
     """What is to be done, and what must hold for it: all of it is checked in the decision that begins it."""
     parser.add_argument("id", metavar="ACTION_ID", help="your own name for the action, such as refund:4711")
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--request", type=json_value, metavar="JSON", help="what is to be done")
-    what.add_argument("--request-hash", metavar="HASH", help="a hash of your own over it")
+    what.add_argument(
+        "--request", type=json_value, metavar="JSON", help="the request; a repeat must pass the same"
+    )
+    what.add_argument(
+        "--request-hash", metavar="HASH", help="your own hash of the request, in place of --request"
+    )
     parser.add_argument("--ttl", type=some_seconds, metavar="60s", help="how long it may take (default 60s)")
     parser.add_argument(
         "--grant", metavar="TASK", help="only if a grant for this task fits; one use is taken"
     )
-    parser.add_argument("--grant-args", type=json_value, metavar="JSON", help="(default: the request)")
+    parser.add_argument(
+        "--grant-args",
+        type=json_value,
+        metavar="JSON",
+        help="what pins are checked against (default: the request)",
+    )
     parser.add_argument("--grant-id", metavar="ID", help="with --grant: this one and no other")
     parser.add_argument("--signed", action="store_true", help="with --grant: only a signed one")
     parser.add_argument("--lease", metavar="ID", help="only while this lease is yours; needs --fence")
@@ -213,12 +226,14 @@ def declare_effect() -> Parser:
     )
     _declare_begin(parser.verb("begin", "take the right to do it, once", more=_BEGIN_EXITS))
     commit = _settling(parser.verb("commit", "record that it happened"))
-    commit.add_argument("--result", type=json_value, metavar="JSON", help="what a repeat shall return")
+    commit.add_argument("--result", type=json_value, metavar="JSON", help="the result that a repeat returns")
     finished(commit, run_commit)
     fail = _settling(parser.verb("fail", "record that it did not happen, or may have happened"))
     fail.add_argument("--error", required=True, metavar="TEXT", help="what went wrong")
     fail.add_argument(
-        "--safe-to-retry", action="store_true", help="it surely did not happen (default: it may have)"
+        "--safe-to-retry",
+        action="store_true",
+        help="it certainly did not happen (default: it may have happened)",
     )
     finished(fail, run_fail)
     show = parser.verb("show", "show its record")
@@ -228,7 +243,7 @@ def declare_effect() -> Parser:
     resolve.add_argument("id", metavar="ACTION_ID", help="the action's own id")
     resolve.add_argument("outcome", choices=("committed", "not_committed"))
     resolve.add_argument("--evidence", required=True, metavar="TEXT", help="how you know; it is kept")
-    resolve.add_argument("--result", type=json_value, metavar="JSON", help="what a repeat shall return")
+    resolve.add_argument("--result", type=json_value, metavar="JSON", help="the result that a repeat returns")
     finished(resolve, run_resolve)
     return parser
 
@@ -238,7 +253,7 @@ def run_effects(args: Namespace) -> int:
     from interlock.cli.connection import answer_list
     from interlock.wire.effects import Effect
 
-    none = "no effects yet; `interlock effect begin`, or `il.once(…)` in the SDK, records them"
+    none = "no effects yet; `interlock effect begin` records one"
     return answer_list(
         args,
         "effects",

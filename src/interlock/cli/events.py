@@ -39,7 +39,7 @@ def declare_events() -> Parser:
         action="append",
         default=[],
         metavar="TYPE",
-        help="such as approval.*; repeatable",
+        help="only this type, such as job.denied or approval.*; repeatable",
     )
     parser.add_argument(
         "--limit", type=count_to(PAGE_MAX), metavar="N", default=50, help="at most this many (default 50)"
@@ -118,9 +118,9 @@ def declare_audit() -> Parser:
         description="List every change and every refused decision, newest first.",
         examples=("interlock audit --subject job_…", "interlock audit --actor mia --action approve --json"),
     )
-    parser.add_argument("--subject", metavar="ID", help="to what")
-    parser.add_argument("--actor", metavar="NAME", help="by whom")
-    parser.add_argument("--action", metavar="VERB", help="what was done, such as approve")
+    parser.add_argument("--subject", metavar="ID", help="only entries about this id")
+    parser.add_argument("--actor", metavar="NAME", help="only entries of this principal")
+    parser.add_argument("--action", metavar="VERB", help="only what was done by this name, such as approve")
     paging(parser)
     return finished(parser, run_audit)
 

@@ -177,12 +177,14 @@ def _stdin_descriptor() -> int:
 
 _MORE = """\
 exit codes:
-  the command's own, if it ran (124 if it ran out of time, 128+N if signal N ended it); if it did not run:
-  1 error, 2 usage, 3 denied or drifted, 4 still waiting, 5 busy or running elsewhere, 6 out of reach or unknown
+  If the command ran: its own; 124 if its time was up; 128+N after signal N.
+  If it did not run: 1 error, 2 wrong usage, 3 denied or drifted,
+  4 still waiting, 5 busy or running elsewhere, 6 out of reach or unknown.
 
-The command is not interactive: its stdin is what was piped or redirected in, or nothing. Of the environment it
-gets PATH, HOME and a few more, and what the task's `env` (or --env) lists. Options of `interlock exec` may stand before
-or after TASK, but not after `--`. stdout is the command's; Interlock prints on stderr, with --json as JSON.
+The command is not interactive: its stdin is what was piped or redirected in, or
+nothing. Of the environment it gets PATH, HOME and a few more, and what the task's
+`env` (or --env) lists. Options of `interlock exec` may stand before or after TASK,
+but not after `--`. stdout is the command's; Interlock prints on stderr.
 """
 
 

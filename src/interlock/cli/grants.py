@@ -136,7 +136,7 @@ def declare_grant() -> Parser:
     )
     _declare_issue(parser.verb("issue", "allow a task a limited number of times, until a deadline"))
     show = parser.verb("show", "show one grant, and its uses")
-    show.add_argument("id", metavar="ID", help="the id that issuing it printed")
+    show.add_argument("id", metavar="ID", help="the grant's id, as `interlock grant` printed it")
     finished(show, run_show)
     return parser
 
@@ -146,11 +146,11 @@ def _declare_issue(parser: Parser) -> None:
     parser.add_argument("task", metavar="TASK", help="what may be done")
     parser.add_argument(
         "--pin", type=pin, action="append", default=[], metavar="PIN",
-        help="PATH=VALUE, PATH<=NUMBER or PATH~GLOB on an argument; repeat it",
+        help="PATH=VALUE, PATH<=NUMBER or PATH~GLOB on an argument; repeatable",
     )  # fmt: skip
     parser.add_argument(
         "--limit", type=limit, action="append", default=[], metavar="PATH<=N",
-        help="what all uses together may add up to; repeat it",
+        help="what all uses together may add up to; repeatable",
     )  # fmt: skip
     parser.add_argument(
         "--uses", type=count_to(1_000_000), default=1, metavar="N", help="how often (default 1)"
@@ -158,7 +158,9 @@ def _declare_issue(parser: Parser) -> None:
     parser.add_argument(
         "--expires-in", type=duration, default="1h", metavar="1h", help="for how long (default 1h)"
     )
-    parser.add_argument("--standing", action="store_true", help="honour it where jobs are submitted")
+    parser.add_argument(
+        "--standing", action="store_true", help="let it count as your approval of jobs that fit"
+    )
     parser.add_argument("--reason", help="why; it is kept in the audit log")
     parser.add_argument("--sign-with", metavar="KEYFILE", help="sign it here with an Ed25519 private key")
     finished(parser, run_issue)
@@ -180,7 +182,7 @@ def declare_grants() -> Parser:
 def declare_revoke() -> Parser:
     """The options of `interlock revoke`."""
     parser = Parser("interlock revoke", description="End a grant. Uses that were claimed stay claimed.")
-    parser.add_argument("id", metavar="ID", help="the id that issuing it printed")
+    parser.add_argument("id", metavar="ID", help="the grant's id, as `interlock grant` printed it")
     parser.add_argument("--reason", help="why; it is kept in the audit log")
     return finished(parser, run_revoke)
 

@@ -248,6 +248,7 @@ def on_store(args: Namespace, work: Callable[[Service], Awaitable[T]], *, makes_
     import asyncio
 
     from interlock.cli.connection import translated
+    from interlock.cli.progress import showing_migrations
     from interlock.service.service import open_service
     from interlock.service.settings import settings_from
 
@@ -256,5 +257,5 @@ def on_store(args: Namespace, work: Callable[[Service], Awaitable[T]], *, makes_
         async with open_service(settings, sweeping=False, makes_store=makes_store) as service:
             return await work(service)
 
-    with translated(args):
+    with translated(args), showing_migrations(args):
         return asyncio.run(opened())

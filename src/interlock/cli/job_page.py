@@ -97,7 +97,7 @@ def say_jobs(jobs: Sequence[Job]) -> None:
         .column("ENV", lambda job: job.env or "-", flexible=True, optional=True)
         .column("BY", lambda job: job.submitted_by or "-", flexible=True, optional=True)
         .column("EXECUTOR", lambda job: job.executor, optional=True)
-        .column("SUBMITTED", lambda job: when(job.submitted_at))
+        .column("SUBMITTED", lambda job: when(job.submitted_at), optional=True)
         .say()
     )
 
@@ -160,7 +160,7 @@ def _attempt(job: Job) -> str:
 
 
 def target_text(job: Job) -> str:
-    """What a job changes, and the version its proposer saw."""
+    """What a job changes, and the version its submitter saw."""
     if job.target is None:
         return ""
     version = f" at version {safe(job.target.version)}" if job.target.version else ""

@@ -64,7 +64,7 @@ def declare_job() -> Parser:
         examples=("interlock job job_…", "interlock job job_… --history"),
     )
     show = parser.verb("show", "show one job, and its progress")
-    show.add_argument("id", metavar="ID", help="the id that submitting it printed")
+    show.add_argument("id", metavar="ID", help="the job's id, as `interlock submit` printed it")
     show.add_argument("--history", action="store_true", help="everything that happened to it")
     finished(show, run_job)
     return parser
@@ -77,7 +77,7 @@ def declare_cancel() -> Parser:
         description="Cancel a job that has not ended.",
         examples=("interlock cancel job_… --reason 'asked for twice'",),
     )
-    parser.add_argument("id", metavar="ID", help="the id that submitting it printed")
+    parser.add_argument("id", metavar="ID", help="the job's id, as `interlock submit` printed it")
     parser.add_argument("--reason", help="why; it is kept in the audit log")
     return finished(parser, run_cancel)
 
@@ -145,7 +145,8 @@ def declare_submit() -> Parser:
     """The options of `interlock submit`."""
     parser = Parser(
         "interlock submit",
-        description="Submit a job. The policy decides at once: it may run, people must decide, or no.",
+        description="Submit a job. The policy answers at once: the job may run, people must decide first, "
+        "or it is denied.",
         examples=(
             "interlock submit knowledge.read --payload '{\"page\": 7}'",
             "interlock submit finance.payment.execute --env production --payload @payment.json --wait 10m",
@@ -187,9 +188,9 @@ def _declare_extras(parser: Parser) -> None:
         nargs="?",
         const=(),
         metavar="GROUPS",
-        help="have people decide, of these groups if any are named, also where the policy would allow it",
+        help="ask people to decide even if the policy would allow it; GROUPS narrows who",
     )
-    parser.add_argument("--expires-in", type=duration, metavar="4h", help="it is of no use after this long")
+    parser.add_argument("--expires-in", type=duration, metavar="4h", help="the job expires after this long")
     parser.add_argument(
         "--max-attempts", type=count_to(100), metavar="N", help="how often workers may try it"
     )

@@ -47,7 +47,7 @@ def say_leases(leases: Sequence[Lease]) -> None:
         Table(leases)
         .column("ID", lambda lease: lease.lease_id)
         .column("RESOURCE", lambda lease: lease.resource, flexible=True)
-        .column("OWNER", _owner, flexible=True)
+        .column("OWNER", _owner, flexible=True, optional=True)
         .column("STATE", lease_state)
         .column("UNTIL", lambda lease: when(lease.ended_at or lease.expires_at))
         .column("PURPOSE", lambda lease: lease.purpose or "-", flexible=True, optional=True)
@@ -293,7 +293,9 @@ def _declare_acquire(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--wait", type=seconds, default=0, metavar="0s", help="wait in line this long")
     parser.add_argument("--purpose", default="", help="what for; others see it")
-    parser.add_argument("--shared", action="store_true", help="with others who share")
+    parser.add_argument(
+        "--shared", action="store_true", help="share it with other callers that pass --shared"
+    )
     _finish(parser, run_acquire)
 
 
@@ -310,7 +312,9 @@ def _declare_verb(parser: ArgumentParser, verb: str) -> None:
             metavar="NAME",
             help="the principal that it is kept for (default: the next one that acquires it)",
         )
-        parser.add_argument("--checkpoint", type=json_value, metavar="JSON", help="what they start from")
+        parser.add_argument(
+            "--checkpoint", type=json_value, metavar="JSON", help="what the next holder starts from"
+        )
     parser.set_defaults(verb=verb)
     _finish(parser, run_check if verb == "check" else run_verb)
 

@@ -67,7 +67,7 @@ SECTIONS: tuple[Section, ...] = (
     Section(
         "Share work",
         (
-            Entry("board", "board", "watch leases, waiting callers, conflicts and runs"),
+            Entry("board", "board", "watch waiting approvals, leases, conflicts and runs"),
             Entry("leases", "leases", "list leases"),
             Entry("lease", "leases", "take a resource, keep it, hand it over"),
             Entry("effects", "effects", "list side effects and their outcomes"),

@@ -6,6 +6,7 @@ import argparse
 import re
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from interlock.cli.exits import Exit, Failed
@@ -25,14 +26,15 @@ LIMIT_DEFAULT = 50
 
 _ENVIRONMENT = """\
 environment:
-  INTERLOCK_URL    the server to talk to; without one, your login, or the store is opened in this process
-  INTERLOCK_KEY    the API key to act with (it stays out of `ps` and of the shell's history)
-  INTERLOCK_STORE  the store: sqlite:///path, postgresql://… (default: .interlock/interlock.db)
+  INTERLOCK_URL    the server (default: your login, or a store in this process)
+  INTERLOCK_KEY    the API key; unlike the option, it does not show in `ps`
+  INTERLOCK_STORE  the store: sqlite:///path or postgresql://…
+                   (default: .interlock/interlock.db)
 """
 _SERVER_ENVIRONMENT = """\
 environment:
-  INTERLOCK_URL    the server to talk to; {otherwise}
-  INTERLOCK_KEY    the API key to act with (it stays out of `ps` and of the shell's history)
+  INTERLOCK_URL    the server; {otherwise}
+  INTERLOCK_KEY    the API key; unlike the option, it does not show in `ps`
 """
 
 
@@ -48,15 +50,26 @@ class Parser(argparse.ArgumentParser):
         more: str = "",
         **newer: Any,  # what later versions of argparse hand to the parsers of verbs
     ) -> None:
-        shown = ["examples:", *(f"  {example}" for example in examples), ""] if examples else []
         super().__init__(
             prog=prog,
             description=description,
-            epilog="\n".join(shown) + ("\n" if shown and more else "") + more,
+            epilog=more,
             allow_abbrev=False,
             formatter_class=_Help,
             **newer,
         )
+        self.examples = tuple(examples)
+
+    def format_help(self) -> str:
+        """Everything that a manual page would say."""
+        from interlock.cli.manual import after_options, examples_of
+
+        more = self.epilog or ""
+        self.epilog = after_options(self.prog, self.examples or examples_of(self.prog), more)
+        try:
+            return super().format_help()
+        finally:
+            self.epilog = more
 
     def takes(self) -> str:
         """The names of what it takes beside options."""
@@ -83,6 +96,11 @@ def _show(_: str) -> str:
     return "show"
 
 
+def _is_example(word: str) -> bool:
+    """Whether a word of an example stands for something, and is no verb: `job_…`, `refund:4711`, `KID`."""
+    return not (word.islower() and word.isalpha())
+
+
 class Noun(Parser):
     """The parser of a noun, which has verbs. A first word that is not one of them means `show`.
 
@@ -93,21 +111,34 @@ class Noun(Parser):
         super().__init__(prog, add_help=False, **words)
         self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
         self._otherwise = otherwise
+        self._shown: Parser | None = None
         self._verbs = self.add_subparsers(title="verbs", required=True, parser_class=Parser)
 
     def verb(self, name: str, summary: str, **more: Any) -> Parser:
         """Add a verb; its summary stands in the noun's help and heads its own."""
         described = f"{summary[0].upper()}{summary[1:]}."
+        more.setdefault("examples", self._examples_of(name))
         parser = self._verbs.add_parser(name, help=summary, description=described, **more)
+        if name == "show":
+            self._shown = parser
         self._verbs.metavar = "|".join(self._verbs.choices)
         return parser
+
+    def _examples_of(self, verb: str) -> tuple[str, ...]:
+        """Those of the noun's examples that are this verb's: by its name, or by what comes in its place."""
+        found: list[str] = []
+        for example in self.examples:
+            word = example.partition(f"{self.prog} ")[2].partition(" ")[0]
+            if word == verb or (_is_example(word) and self._otherwise(word) == verb):
+                found.append(example)
+        return tuple(found)
 
     def format_help(self) -> str:
         """The verbs, and what the noun means without one."""
         self.usage = "%(prog)s VERB …"
-        if shown := self._verbs.choices.get("show"):
-            which = shown.takes()
-            self.usage += f"\n       %(prog)s {which}   (short for `%(prog)s show {which}`)"
+        if self._shown:
+            which = self._shown.takes()
+            self.usage += f"\n       %(prog)s {which}   (the same as `%(prog)s show`)"
         return super().format_help()
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - as argparse calls it
@@ -115,7 +146,12 @@ class Noun(Parser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse with the verb that the first word is, or means."""
         given, known = list(args or ()), self._verbs.choices
-        if not given or given[0] in ("-h", "--help", *known):
+        if not given:
+            shown = self._shown.takes() if self._shown else ""
+            verbs = [name for name in known if len(known) > 1 or not shown]
+            missing = [f"{'one of ' if len(verbs) > 1 else ''}{', '.join(verbs)}"] if verbs else []
+            self.error(f"missing: {' or '.join([*missing, *filter(None, [shown])])}")
+        if given[0] in ("-h", "--help", *known):
             return super().parse_known_args(given, namespace)
         verb = self._otherwise(given[0])
         if verb not in known:
@@ -130,11 +166,28 @@ class Noun(Parser):
             raise
 
 
+def _filled(lines: list[str], width: int, fill: Callable[..., str]) -> str:
+    """A paragraph, or headings of one line each."""
+    if all(len(line) <= width for line in lines):
+        return "\n".join(lines)
+    return fill(" ".join(lines), width, break_long_words=False, break_on_hyphens=False)
+
+
 class _Help(argparse.RawDescriptionHelpFormatter):
     """Help with room for long options, and with each option's value named once."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=34)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Paragraphs as wide as the terminal; lines that are set in stay as they are: they are examples and tables."""
+        from textwrap import fill
+
+        filled: list[str] = []
+        for is_set_in, lines in groupby(text.splitlines(), lambda line: not line or line.startswith(" ")):
+            paragraph = list(lines)
+            filled += paragraph if is_set_in else [_filled(paragraph, width, fill)]
+        return "\n".join(f"{indent}{line}" for line in filled)
 
     def _format_action(self, action: argparse.Action) -> str:
         text = super()._format_action(action)
@@ -212,6 +265,11 @@ def intent(parser: argparse.ArgumentParser, meaning: str) -> None:
     )
 
 
+def quietly(parser: argparse.ArgumentParser) -> None:
+    """Add `--quiet`, for a command that may take long."""
+    parser.add_argument("--quiet", action="store_true", help="show no progress on stderr")
+
+
 def as_json(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
     parser.add_argument(
@@ -241,7 +299,7 @@ def paging(parser: argparse.ArgumentParser) -> None:
         default=LIMIT_DEFAULT,
         help=f"at most this many (default {LIMIT_DEFAULT})",
     )
-    parser.add_argument("--cursor", metavar="CURSOR", help="go on where another listing ended")
+    parser.add_argument("--cursor", metavar="CURSOR", help="continue where an earlier listing ended")
 
 
 def wants_json(args: argparse.Namespace) -> bool:
@@ -278,10 +336,14 @@ def describing(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a fact about it; repeatable",
+        help="a fact about the action; repeatable",
     )
     parser.add_argument(
-        "--risk", action="append", default=[], metavar="WORD", help="a risk it has, such as money; repeatable"
+        "--risk",
+        action="append",
+        default=[],
+        metavar="WORD",
+        help="a risk of the action, such as money; repeatable",
     )
     parser.add_argument("--priority", choices=PRIORITIES, metavar="WORD", help=", ".join(PRIORITIES))
 

@@ -19,6 +19,9 @@ from interlock.cli.exits import Failed
 from interlock.kernel.codec.visible import spelled_out
 
 T = TypeVar("T")
+
+# Clears the line of a progress bar, while there is one: what is said next is not written behind it.
+wipe_line: Callable[[], None] | None = None
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
@@ -322,6 +325,8 @@ def _again(failed: Failed) -> str:
 
 def _print(text: str) -> None:
     """Print on stdout. That a disk is full there says nothing about the store."""
+    if wipe_line:
+        wipe_line()
     try:
         print(text)
     except BrokenPipeError:
@@ -334,6 +339,8 @@ def _print(text: str) -> None:
 
 def remark(text: str) -> None:
     """Print on stderr. A stderr that cannot be written to does not change how the command ends."""
+    if wipe_line:
+        wipe_line()
     try:
         print(text, file=sys.stderr)
     except OSError:

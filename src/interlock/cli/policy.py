@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Noun, Parser, as_json, described, describing, finished, paging, wants_json
+from interlock.cli.options import (
+    Noun,
+    Parser,
+    as_json,
+    described,
+    describing,
+    finished,
+    paging,
+    quietly,
+    wants_json,
+)
 from interlock.cli.output import (
     STATE_STYLES,
     Cell,
@@ -29,11 +39,16 @@ from interlock.cli.output import (
     when,
 )
 from interlock.cli.policy_files import check_policy_file, located, read_policy, read_text, tested, warn_of
-from interlock.cli.values import is_topic, json_value, topic
+from interlock.cli.values import count_to, is_topic, json_value, topic
 
 if TYPE_CHECKING:
+    from interlock.sdk.client import Interlock
     from interlock.wire.jobs import Job
     from interlock.wire.policy import Evaluation, Policy, Requirement, Simulation
+
+
+_SIMULATED_AT_ONCE = 100
+_SIMULATED_MAX = 10_000
 
 
 def say_in_force(policy: Policy) -> None:
@@ -115,7 +130,7 @@ def say_observed(jobs: Sequence[Job]) -> None:
         .column("WOULD BE", lambda pair: _decision(pair[1].observed or "-"))
         .column("RULE", lambda pair: pair[1].rule or "-")
         .column("TOPIC", lambda pair: pair[0].topic, flexible=True)
-        .column("SUBMITTED", lambda pair: when(pair[0].submitted_at))
+        .column("SUBMITTED", lambda pair: when(pair[0].submitted_at), optional=True)
         .say()
     )
 
@@ -161,7 +176,7 @@ def declare_policy() -> Parser:
     """The options of `interlock policy …`."""
     parser = Noun(
         "interlock policy",
-        description="Check a policy, put it in force, ask it, test it, and go back to an earlier one.",
+        description="Check, apply, query and test a policy, and go back to an earlier one.",
         examples=(
             "interlock policy check policy.yaml",
             "interlock policy test cases.yaml --policy policy.yaml",
@@ -175,16 +190,11 @@ def declare_policy() -> Parser:
         ("check", _declare_file, run_check, "find what is wrong with a policy file; needs no store"),
         ("apply", _declare_apply, run_apply, "put a policy file in force"),
         ("show", _declare_show, run_show, "print the policy in force, or an earlier one"),
-        ("evaluate", _declare_evaluate, run_evaluate, "what would happen to an action, and why"),
-        ("simulate", _declare_simulate, run_simulate, "what a policy file would change for the last jobs"),
+        ("evaluate", _declare_evaluate, run_evaluate, "show what would happen to an action, and why"),
+        ("simulate", _declare_simulate, run_simulate, "show what a policy file would change"),
         ("test", _declare_test, run_test, "run a file of cases like a test runner"),
-        (
-            "observed",
-            paging,
-            run_observed,
-            "what `mode: observe` let pass that enforcement would have stopped",
-        ),
-        ("snapshots", paging, run_snapshots, "every policy that was ever in force"),
+        ("observed", paging, run_observed, "list what `mode: observe` let pass"),
+        ("snapshots", paging, run_snapshots, "list every policy that was ever in force"),
         ("rollback", _declare_rollback, run_rollback, "put an earlier policy back in force"),
     ):
         verb = parser.verb(name, text)
@@ -257,12 +267,36 @@ def run_evaluate(args: Namespace) -> int:
 
 
 def run_simulate(args: Namespace) -> int:
-    """Hold a policy file against the last jobs."""
+    """Compare a policy file with the last jobs, some of them at a time."""
     from interlock.cli.connection import answer, connected
+    from interlock.cli.progress import progress_of
 
     text, _ = read_policy(args.file)
-    with connected(args) as client:
-        return answer(args, client.simulate_policy(text, last=args.last), say_simulation)
+    with progress_of(args, "policy simulate") as progress, connected(args) as client:
+        found = _simulated(client, text, args.last, progress)
+    return answer(args, found, say_simulation)
+
+
+def _simulated(
+    client: Interlock, text: str, last: int, tell: Callable[[str, int, int], object]
+) -> Simulation:
+    """What a policy would change for the last jobs. It tells of each portion, which has a time of its own."""
+    import msgspec
+
+    tell("jobs compared", 0, last)
+    found = client.simulate_policy(text, last=min(last, _SIMULATED_AT_ONCE))
+    while found.next_cursor and found.examined < last:
+        tell("jobs compared", found.examined, last)
+        portion = min(last - found.examined, _SIMULATED_AT_ONCE)
+        older = client.simulate_policy(text, last=portion, cursor=found.next_cursor)
+        found = msgspec.structs.replace(
+            found,
+            examined=found.examined + older.examined,
+            unchanged=found.unchanged + older.unchanged,
+            changes=(*found.changes, *older.changes),
+            next_cursor=older.next_cursor,
+        )
+    return found
 
 
 def run_test(args: Namespace) -> int:
@@ -328,7 +362,14 @@ def _declare_rollback(parser: Parser) -> None:
 
 def _declare_simulate(parser: Parser) -> None:
     _declare_file(parser)
-    parser.add_argument("--last", type=int, metavar="N", help="how many jobs to look at (default 200)")
+    parser.add_argument(
+        "--last",
+        type=count_to(_SIMULATED_MAX),
+        metavar="N",
+        default=200,
+        help="how many jobs to look at (default 200)",
+    )
+    quietly(parser)
 
 
 def _declare_test(parser: Parser) -> None:

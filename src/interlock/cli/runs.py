@@ -46,8 +46,11 @@ ENDED = {
 
 _START_EXITS = """\
 exit codes:
-  0 the run holds a slot, anything else: do not begin. 3 it was started before under this key, and is over;
-  5 full: evaluated, and there is no room; 6 it could not be evaluated
+  0     the run holds a slot: begin
+  3     it was started before under this --key, and is over; do not begin
+  5     full: evaluated, and there is no room; do not begin
+  6     it could not be evaluated; do not begin
+  else  1 error, 2 wrong usage; do not begin
 """
 
 
@@ -67,18 +70,22 @@ _REPORTS = (
         "complete",
         "report that it succeeded, and free the slot",
         "result",
-        "what came of it; kept",
+        "the result; it is kept",
         " --result '{\"rows\": 120}'",
     ),
     _Report(
         "fail",
         "report that it failed, and free the slot",
         "error",
-        "what went wrong; kept",
+        "what went wrong; it is kept",
         " --error 'the warehouse did not answer'",
     ),
     _Report(
-        "cancel", "stop a run, and free the slot", "reason", "why; kept", " --reason 'started by mistake'"
+        "cancel",
+        "stop a run, and free the slot",
+        "reason",
+        "why; it is kept",
+        " --reason 'started by mistake'",
     ),
 )
 _START_EXAMPLE = "interlock run start nightly-report --ttl 10m --wait 1m --key nightly-2030-01-01"
@@ -87,13 +94,15 @@ _APPROVE_EXAMPLE = "interlock run approve run_… agree --reason 'as discussed'"
 
 def _declare_start(parser: Parser) -> None:
     parser.add_argument("workflow", metavar="WORKFLOW", help="any name, or the id of one with steps")
-    parser.add_argument("--input", type=json_value, metavar="JSON|@FILE|-", help="what it works on; kept")
+    parser.add_argument(
+        "--input", type=json_value, metavar="JSON|@FILE|-", help="the run's input; it is kept"
+    )
     parser.add_argument(
         "--ttl",
         type=some_seconds,
         default=60,
         metavar="60s",
-        help="the slot is lost unless renewed (default 60s)",
+        help="how long the slot is held without renewal (default 60s)",
     )
     parser.add_argument("--wait", type=seconds, default=0, metavar="0s", help="wait in line this long")
     intent(parser, "starting it again finds the same run")
@@ -330,7 +339,7 @@ def say_runs(runs: Sequence[Run]) -> None:
         .column("STATE", lambda run: Cell(run.state, _STYLES.get(run.state, "")))
         .column("WORKFLOW", lambda run: run.workflow, flexible=True)
         .column("BY", lambda run: run.started_by or "-", flexible=True, optional=True)
-        .column("STARTED", lambda run: when(run.started_at))
+        .column("STARTED", lambda run: when(run.started_at), optional=True)
         .column("SLOT", slot, optional=True)
         .say()
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import sys
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args, get_type_hints
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, wants_json
+from interlock.cli.options import Parser, as_json, quietly, wants_json
 from interlock.cli.output import say, say_json, without_password
 
 if TYPE_CHECKING:
+    from interlock.cli.progress import Progress
     from interlock.service.operator import Greeting
     from interlock.service.settings import Settings
 
@@ -90,6 +91,7 @@ def declare_serve() -> Parser:
         help="settings in TOML, by the names above with underscores; flags and the environment count more "
         "[INTERLOCK_CONFIG; default: interlock.toml in this folder, if there is one]",
     )
+    quietly(parser)
     as_json(parser)
     parser.set_defaults(run=run_serve)
     return parser
@@ -99,6 +101,7 @@ def run_serve(args: Namespace) -> int:
     """Serve until told to stop."""
     from interlock.api.server import serve
     from interlock.cli.connection import bad_setting, explained
+    from interlock.cli.progress import told_of_migrations
     from interlock.service.settings import BadSetting, Settings, settings_from
 
     given = {name: getattr(args, name, None) for name in Settings.__struct_fields__}
@@ -110,10 +113,11 @@ def run_serve(args: Namespace) -> int:
     # The server finishes its work and then passes the signal on; a stop that was asked for is no failure.
     signal.signal(signal.SIGTERM, _stop)
     try:
-        serve(
-            settings,
-            lambda address, greeting: _announce(settings, address, greeting, as_json=wants_json(args)),
-        )
+        with _progress(args, settings) as progress, told_of_migrations(progress):
+            serve(
+                settings,
+                lambda address, greeting: _announce(settings, address, greeting, as_json=wants_json(args)),
+            )
     except KeyboardInterrupt:
         return Exit.DONE
     except Exception as error:
@@ -122,6 +126,19 @@ def run_serve(args: Namespace) -> int:
             raise
         raise failed from error
     return Exit.DONE
+
+
+def _progress(args: Namespace, settings: Settings) -> Progress:
+    """Of bringing the store to this version's schema, before the server listens: elsewhere as lines of the log."""
+    from interlock.cli.progress import UPDATING, Progress
+    from interlock.service.logs import Form, Level, Log
+
+    log = Log(form=cast("Form", settings.log_format), level=cast("Level", settings.log_level))
+
+    def tell(what: str, done: int, total: int) -> None:
+        log.event("info", "updating_the_store", part=what, done=done, total=total)
+
+    return Progress(UPDATING, is_even=False, is_shown=not args.quiet, elsewhere=tell)
 
 
 def _check(settings: Settings) -> None:

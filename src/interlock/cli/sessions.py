@@ -83,7 +83,9 @@ def run_show(args: Namespace) -> int:
     def is_it(session: Session) -> bool:
         return session.session_id == args.id
 
-    return answer_one(args, "sessions", kind=Session, is_it=is_it, tell=_say_session, name=args.id)
+    return answer_one(
+        args, "sessions", kind=Session, is_it=is_it, tell=_say_session, name=f"session {args.id!r}"
+    )
 
 
 def run_end(args: Namespace) -> int:

@@ -85,7 +85,9 @@ def run_show(args: Namespace) -> int:
     def is_it(signer: Signer) -> bool:
         return signer.fingerprint == args.fingerprint
 
-    return answer_one(args, "signers", kind=Signer, is_it=is_it, tell=say_signer, name=args.fingerprint)
+    return answer_one(
+        args, "signers", kind=Signer, is_it=is_it, tell=say_signer, name=f"signer {args.fingerprint!r}"
+    )
 
 
 def run_revoke(args: Namespace) -> int:

@@ -38,9 +38,16 @@ def declare_webhook() -> Parser:
         ),
     )
     add = parser.verb("add", "post events to an address from now on")
-    add.add_argument("address", metavar="URL", help="https://…")
     add.add_argument(
-        "--type", dest="types", action="append", default=[], metavar="TYPE", help="such as approval.*"
+        "address", metavar="URL", help="where events are posted, such as https://example.com/hook"
+    )
+    add.add_argument(
+        "--type",
+        dest="types",
+        action="append",
+        default=[],
+        metavar="TYPE",
+        help="only this type, such as approval.*; repeatable",
     )
     add.add_argument("--description", default="", help="what it is for")
     finished(add, run_add)
@@ -48,8 +55,8 @@ def declare_webhook() -> Parser:
         ("show", "show what it is sent, and how far it has come", run_show),
         ("test", "post a test event now", run_test),
         ("rotate", "sign with a new secret; the old one signs too for a day", run_rotate),
-        ("remove", "post nothing more to it", run_remove),
-        ("letters", "list events that it never took", run_letters),
+        ("remove", "remove it: nothing more is posted to it", run_remove),
+        ("letters", "list its dead letters: events that it never accepted", run_letters),
     ):
         finished(_about_one(parser.verb(name, about)), run)
     redeliver = _about_one(parser.verb("redeliver", "try a dead letter again"))

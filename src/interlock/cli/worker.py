@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 _EVERY_TOPIC = ("**",)
 _MORE = """\
 the command gets:
-  stdin                   the payload, as JSON
-  INTERLOCK_PERMIT        a signed token that proves the hold; hand it to the tool that acts
-  INTERLOCK_JOB_ID, INTERLOCK_JOB_HASH, INTERLOCK_TOPIC, INTERLOCK_FENCE, INTERLOCK_ATTEMPT
-  INTERLOCK_CHECKPOINT    what the attempt before left behind, as JSON; empty if nothing
+  stdin                 the payload, as JSON
+  INTERLOCK_PERMIT      a signed token, for the tool that acts
+  INTERLOCK_CHECKPOINT  what the attempt before recorded, as JSON, or empty
+  INTERLOCK_JOB_ID, INTERLOCK_JOB_HASH, INTERLOCK_TOPIC, INTERLOCK_FENCE and
+  INTERLOCK_ATTEMPT     what they say
 
 exit codes of the command:
   0     done; what it printed is the result
@@ -50,7 +51,7 @@ def declare_worker() -> Parser:
         "interlock worker",
         description="Run a command for each approved job, and say how it ended.\n"
         "Leases are renewed while it runs; SIGTERM lets what was begun finish.\n"
-        "While the service is out of reach it tries until it works.",
+        "While the service is out of reach, it keeps trying.",
         examples=(
             "interlock worker --topic finance.payment.* --exec './pay.sh'",
             "interlock worker --topic mail.send --exec 'python send.py' --concurrency 8",
@@ -58,7 +59,7 @@ def declare_worker() -> Parser:
         more=_MORE,
     )
     parser.add_argument(
-        "--topic", action="append", metavar="TOPIC", help="exact or a glob; repeat it (default: every topic)"
+        "--topic", action="append", metavar="TOPIC", help="exact or a glob; repeatable (default: every topic)"
     )
     parser.add_argument("--exec", dest="command", required=True, metavar="CMD", help="a shell command")
     parser.add_argument("--concurrency", type=int, default=1, metavar="N", help="jobs at a time (default 1)")
@@ -68,7 +69,7 @@ def declare_worker() -> Parser:
     parser.add_argument(
         "--drain-seconds", type=float, default=30.0, metavar="N", help="time to finish (default 30)"
     )
-    parser.add_argument("--retry-any", action="store_true", help="every failure asks for another attempt")
+    parser.add_argument("--retry-any", action="store_true", help="try again after every failure")
     parser.add_argument("--once", action="store_true", help="wait for one job, do it, and end")
     return finished(parser, run_worker, gives_up=False)
 

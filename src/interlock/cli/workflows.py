@@ -43,7 +43,10 @@ def _say_workflow(workflow: Workflow, what: str) -> None:
         )
 
 
-_EXAMPLE = "steps: [{id: draft, topic: report.draft}, {id: agree, kind: approval, depends_on: [draft]}]"
+_EXAMPLE = """\
+steps:
+    - {id: draft, topic: report.draft}
+    - {id: agree, kind: approval, depends_on: [draft]}"""
 _FILE = f"""\
 a file of steps:
   {_EXAMPLE}

@@ -12,23 +12,28 @@ from collections.abc import Sequence
 from typing import Any
 
 from interlock.drills.place import Caller, Place, PlaceUnfit
-from interlock.drills.report import Answer, Check, Phase, Report, phase, report
+from interlock.drills.report import Answer, Check, Phase, Report, Steps, Tell, phase, report, tell_nobody
 
 ALONE = 20
 
 
-async def drill_admission(place: Place, *, crowds: Sequence[int] = (50, 300), limit: int = 2) -> Report:
+async def drill_admission(
+    place: Place, *, crowds: Sequence[int] = (50, 300), limit: int = 2, tell: Tell = tell_nobody
+) -> Report:
     """Starts one by one for comparison, then each crowd at once."""
+    steps = Steps(tell, ALONE + sum(crowds))
+    steps.begin("starts one by one")
     await _check_room(place, limit)
     workflow = f"drill-{secrets.token_hex(4)}"
     agent = await place.caller("agent", "agent", ["submit"])
     await place.admin.surely("PUT", f"limits/{workflow}", {"max_concurrent_runs": limit})
     place.undo(f"the limit of {workflow}", lambda: place.admin.surely("DELETE", f"limits/{workflow}"))
-    phases = [phase("one by one", [await _alone(place, agent, workflow) for _ in range(ALONE)])]
+    phases = [phase("one by one", [await _alone(place, agent, workflow, steps) for _ in range(ALONE)])]
     checks: list[Check] = []
     for crowd in crowds:
+        steps.begin(f"{crowd} starts at once")
         await place.warm_up(crowd)
-        answers = await asyncio.gather(*(_start(place, agent, workflow) for _ in range(crowd)))
+        answers = await asyncio.gather(*(_start(place, agent, workflow, steps) for _ in range(crowd)))
         phases.append(phase(f"{crowd} at once", answers))
         checks += _checked(answers, crowd, limit)
         await asyncio.gather(*(_end(agent, answer) for answer in answers if answer.status == 201))
@@ -46,15 +51,16 @@ async def _check_room(place: Place, limit: int) -> None:
         )
 
 
-async def _start(place: Place, agent: Caller, workflow: str) -> Answer:
+async def _start(place: Place, agent: Caller, workflow: str, steps: Steps) -> Answer:
     answer = await agent.call("POST", f"workflows/{workflow}/runs", {"ttl_seconds": 60})
+    steps.done()
     if answer.status == 201:
         place.undo(f"run {answer.field('run_id')}", lambda: _end(agent, answer))
     return answer
 
 
-async def _alone(place: Place, agent: Caller, workflow: str) -> Answer:
-    answer = await _start(place, agent, workflow)
+async def _alone(place: Place, agent: Caller, workflow: str, steps: Steps) -> Answer:
+    answer = await _start(place, agent, workflow, steps)
     await _end(agent, answer)
     return answer
 
@@ -74,11 +80,19 @@ def _checked(answers: Sequence[Answer], crowd: int, limit: int) -> list[Check]:
         Check(
             claim=f"{crowd} at once: exactly {wanted} admitted", held=admitted == wanted, seen=str(admitted)
         ),
-        Check(claim=f"{crowd} at once: the rest 429", held=full == crowd - wanted, seen=str(full)),
+        Check(
+            claim=f"{crowd} at once: the rest 429",
+            held=full == crowd - wanted if crowd > limit else None,
+            seen=str(full)
+            if crowd > limit
+            else f"all may run at once; let more than {limit} start (--crowds)",
+        ),
         Check(claim=f"{crowd} at once: no 5xx", held=unavailable == 0, seen=str(unavailable)),
         Check(
             claim=f"{crowd} at once: every 429 says when to come back",
-            held=all(answer.field("retry_after_ms") for answer in answers if answer.status == 429),
+            held=all(answer.field("retry_after_ms") for answer in answers if answer.status == 429)
+            if full
+            else None,
         ),
     ]
 
@@ -94,18 +108,26 @@ ROUNDS = ("approves", "rejects", "mixed")
 _FINAL = {"approved": "PENDING", "rejected": "DENIED"}
 
 
-async def drill_approvals(place: Place, *, people: int = 20, topic: str = TOPIC, env: str = "") -> Report:
+async def drill_approvals(
+    place: Place, *, people: int = 20, topic: str = TOPIC, env: str = "", tell: Tell = tell_nobody
+) -> Report:
     """Everybody approves; everybody rejects; half and half."""
+    steps = Steps(tell, people * (1 + len(ROUNDS)))
+    steps.begin("people are made")
     where = {"topic": topic, **({"env": env} if env else {})}
     groups = await _groups(place, where)
     agent = await place.caller("agent", "agent", ["submit"])
-    reviewers = [await place.caller(f"reviewer-{n}", "person", ["review"], groups) for n in range(people)]
+    reviewers: list[Caller] = []
+    for n in range(people):
+        reviewers.append(await place.caller(f"reviewer-{n}", "person", ["review"], groups))
+        steps.done()
     await place.warm_up(people)
     phases: list[Phase] = []
     checks: list[Check] = []
     for name in ROUNDS:
+        steps.begin(f"{people} people decide one request: {name}")
         job_id = await _submitted(place, agent, where, name)
-        answers = await _decided(job_id, reviewers, name)
+        answers = await _decided(job_id, reviewers, name, steps)
         phases.append(phase(name, answers))
         checks += await _decision_checks(place, name, job_id, answers)
     return report("approvals", place.url, phases, checks, left_behind=await place.clean_up())
@@ -138,15 +160,23 @@ async def _withdrawn(agent: Caller, job_id: str) -> None:
         raise PlaceUnfit(f"it could not be cancelled: {answer.field('detail')}")
 
 
-async def _decided(job_id: str, reviewers: Sequence[Caller], name: str) -> list[Answer]:
-    def decide(number: int, reviewer: Caller) -> asyncio.Future[Answer]:
+async def _decided(job_id: str, reviewers: Sequence[Caller], name: str, steps: Steps) -> list[Answer]:
+    async def decide(number: int, reviewer: Caller) -> Answer:
         approves = name == "approves" or (name == "mixed" and number % 2 == 0)
         verb = "approve" if approves else "reject"
-        return asyncio.ensure_future(
-            reviewer.call("POST", f"approvals/{job_id}/{verb}", {"reason": "a drill"})
-        )
+        answer = await reviewer.call("POST", f"approvals/{job_id}/{verb}", {"reason": "a drill"})
+        steps.done()
+        return answer
 
     return list(await asyncio.gather(*(decide(n, reviewer) for n, reviewer in enumerate(reviewers))))
+
+
+def _one_decided(name: str, winners: Sequence[str], *, people: int) -> Check:
+    """One person alone competes with nobody."""
+    claim, seen = f"{name}: one call decided", ", ".join(winners) or "none"
+    if people == 1 and len(winners) == 1:
+        return Check(claim=claim, held=None, seen=f"{seen}, by the only person; use --people 2 or more")
+    return Check(claim=claim, held=len(winners) == 1, seen=seen)
 
 
 async def _decision_checks(place: Place, name: str, job_id: str, answers: Sequence[Answer]) -> list[Check]:
@@ -157,7 +187,7 @@ async def _decision_checks(place: Place, name: str, job_id: str, answers: Sequen
     expected = _FINAL.get(winners[0]) if len(winners) == 1 else None
     allowed = {*_FINAL, "already_approved", "already_rejected", "lock_busy"}
     return [
-        Check(claim=f"{name}: one call decided", held=len(winners) == 1, seen=", ".join(winners) or "none"),
+        _one_decided(name, winners, people=len(answers)),
         Check(claim=f"{name}: the state is the winner's", held=state == expected, seen=str(state)),
         Check(
             claim=f"{name}: all were told of one decision", held=len(decisions) == 1, seen=f"{len(decisions)}"

@@ -59,10 +59,15 @@ class Caller:
         answer = await self.call(method, path, body)
         if not 200 <= answer.status < 300:
             if answer.status == 0:
-                raise PlaceUnfit(f"no answer to {method} /api/v1/{path}; does the server still run?")
+                raise PlaceUnfit(f"no answer to a call about {_about(path)}; does the server still run?")
             detail = answer.field("detail") or f"status {answer.status}"
-            raise PlaceUnfit(f"{method} /api/v1/{path} was refused: {detail}")
+            raise PlaceUnfit(f"the server refused a call about {_about(path)}: {detail}")
         return answer.document
+
+
+def _about(path: str) -> str:
+    """What a call is about, in a word that the command line has, too."""
+    return path.partition("?")[0].partition("/")[0].replace("workflow-", "").replace("api-", "")
 
 
 class Place:

@@ -3,10 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
+
+# Told what is being done, and how many steps of how many are done.
+Tell: TypeAlias = Callable[[str, int, int], object]
+
+
+def tell_nobody(what: str, done: int, total: int) -> None:
+    """For a drill whose progress nobody follows."""
+
+
+class Steps:
+    """Counts the steps of a drill, and tells of each."""
+
+    def __init__(self, tell: Tell, total: int) -> None:
+        self._tell = tell
+        self._total = total
+        self._done = 0
+
+    def begin(self, what: str) -> None:
+        """Say what the steps that follow are part of."""
+        self._what = what
+        self._tell(what, self._done, self._total)
+
+    def done(self, count: int = 1) -> None:
+        """Count what is done."""
+        self._done = min(self._total, self._done + count)
+        self._tell(self._what, self._done, self._total)
+
 
 CODES = ("200", "201", "409", "423", "429", "5xx")
 _BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
@@ -49,10 +76,10 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim, whether it held, and what was seen."""
+    """A claim, whether it held (None: too little happened to tell), and what was seen."""
 
     claim: str
-    held: bool
+    held: bool | None
     seen: str = ""
 
 
@@ -68,12 +95,15 @@ class Contestant(msgspec.Struct, frozen=True, kw_only=True):
     requests_each_second: list[int]
 
 
+Verdict: TypeAlias = Literal["passed", "failed", "too small to tell"]
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a drill found. It passed if every claim held and nothing of it is left behind."""
 
     drill: str
     where: str
-    verdict: str
+    verdict: Verdict
     phases: list[Phase]
     checks: list[Check]
     contestants: list[Contestant] = []
@@ -90,16 +120,21 @@ def report(
     left_behind: Sequence[str] = (),
 ) -> Report:
     """Judge."""
-    passed = all(check.held for check in checks) and not left_behind
     return Report(
         drill=drill,
         where=where,
-        verdict="passed" if passed else "failed",
+        verdict=_verdict(checks, left_behind),
         phases=list(phases),
         checks=list(checks),
         contestants=list(contestants),
         left_behind=list(left_behind),
     )
+
+
+def _verdict(checks: Sequence[Check], left_behind: Sequence[str]) -> Verdict:
+    if left_behind or any(check.held is False for check in checks):
+        return "failed"
+    return "too small to tell" if any(check.held is None for check in checks) else "passed"
 
 
 def phase(name: str, answers: Sequence[Answer]) -> Phase:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import datetime
 from itertools import accumulate
 from typing import Any, Protocol, TypeVar
@@ -117,6 +118,12 @@ class BatchStore(Protocol):
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 Row = Sequence[Any]
+
+# Told how many statements of a migration are done, by what they are part of; only for a store that was there before.
+# A command that shows it sets this around the opening of a store, which may be many layers below.
+MIGRATION_STEPS: ContextVar[Callable[[str, int, int], object] | None] = ContextVar(
+    "MIGRATION_STEPS", default=None
+)
 
 # Tables of the first migration. No other program has all of them.
 OUR_TABLES = ("answers", "api_keys", "audit_entries", "batches", "events", "principals")

@@ -224,7 +224,9 @@ def checked_url(url: str) -> str:
         raise invalid(f"{url!r} is not the address of a server; write it like https://interlock.example.com")
     bare = url.rstrip("/")
     if bare.endswith("/api/v1"):
-        raise invalid(f"{url!r} is a part of a server's API; leave /api/v1 out of its address")
+        raise invalid(
+            f"{url!r} is a path of a server's API; pass the server's address alone, such as https://interlock.example.com"
+        )
     return bare
 
 

@@ -50,7 +50,7 @@ class TookTooLong(Refusal):
 
     def __init__(self) -> None:
         super().__init__(
-            f"to read or to evaluate this took more than {CPU_SECONDS_MAX:g} s of processor time; send less at once"
+            f"reading or evaluating this took more than {CPU_SECONDS_MAX:g} s of processor time; send less at once"
         )
 
 
@@ -302,7 +302,7 @@ class FairTurns:
     def _overloaded(self, ahead: int) -> Overloaded:
         seconds = ahead * self._seconds_each * len(self._lines) / self._at_once
         return Overloaded(
-            "too much of this tenant's that takes long to read or to evaluate is waiting already; nothing was decided. "
+            "too much work of this tenant that takes long to read or evaluate is waiting already; nothing was decided. "
             "Send less at once",
             retry_after_seconds=min(_RETRY_SECONDS_MAX, max(0.1, seconds)),
         )

@@ -140,16 +140,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stalled_seconds: Annotated[
         float, msgspec.Meta(description="how long a client may leave its answer unread")
     ] = 30.0
-    retry_base_seconds: Annotated[
-        float, msgspec.Meta(description="rest after a job's first failed attempt")
-    ] = 1.0
-    retry_most_seconds: Annotated[float, msgspec.Meta(description="longest rest between two attempts")] = (
+    retry_base_seconds: Annotated[float, msgspec.Meta(description="delay before a job's second attempt")] = (
+        1.0
+    )
+    retry_most_seconds: Annotated[float, msgspec.Meta(description="longest delay between two attempts")] = (
         300.0
     )
     secret: Annotated[
         str,
         msgspec.Meta(
-            description="seals what signs permits and webhooks; the same on all servers. "
+            description="encrypts the keys that sign permits and webhooks; the same on all servers. "
             "INTERLOCK_SECRET is the better place for it: `ps` shows options to everybody"
         ),
     ] = ""
@@ -171,10 +171,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     webhook_timeout_seconds: Annotated[float, msgspec.Meta(description="longest wait for a webhook")] = 10.0
     webhook_attempts_max: Annotated[int, msgspec.Meta(description="attempts before a dead letter")] = 20
     webhook_retry_base_seconds: Annotated[
-        float, msgspec.Meta(description="rest after an event's first failed attempt")
+        float, msgspec.Meta(description="delay before the second attempt to deliver an event")
     ] = 1.0
     webhook_retry_most_seconds: Annotated[
-        float, msgspec.Meta(description="longest rest between two attempts of one event")
+        float, msgspec.Meta(description="longest delay between two attempts of one event")
     ] = 3600.0
     nats_url: Annotated[str, msgspec.Meta(description="NATS server that gets a copy of every event")] = ""
     nats_stream: Annotated[str, msgspec.Meta(description="JetStream stream of the copies")] = "INTERLOCK"
@@ -185,13 +185,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str,
         msgspec.Meta(description="identity provider that people sign in to the console with, as its issuer"),
     ] = ""
-    oidc_client_id: Annotated[str, msgspec.Meta(description="what this server is called at the provider")] = (
-        ""
-    )
+    oidc_client_id: Annotated[
+        str, msgspec.Meta(description="client id that the provider gave this server")
+    ] = ""
     oidc_client_secret: Annotated[
         str,
         msgspec.Meta(
-            description="how this server proves itself to the provider; INTERLOCK_OIDC_CLIENT_SECRET is the better "
+            description="client secret of this server at the provider; INTERLOCK_OIDC_CLIENT_SECRET is the better "
             "place for it"
         ),
     ] = ""

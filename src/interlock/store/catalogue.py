@@ -6,6 +6,7 @@ Migrations are numbered and forward-only, with the same numbers and names in bot
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +16,7 @@ import msgspec
 
 from interlock.kernel.idempotency import KEPT_ANSWERS
 from interlock.kernel.record import ColumnValue, Kind, Params
-from interlock.kernel.storage import SchemaTooNew
+from interlock.kernel.storage import MIGRATION_STEPS, SchemaTooNew
 
 ROOMS = (
     "audit",
@@ -106,6 +107,43 @@ class Migration(msgspec.Struct, frozen=True):
     number: int
     name: str
     sql: str
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """Its statements. One ends with the line that ends in a semicolon, outside a body between two `$$`."""
+        found: list[str] = []
+        lines: list[str] = []
+        for line in self.sql.splitlines():
+            lines.append(line)
+            is_whole = sum(each.count("$$") for each in lines) % 2 == 0
+            if is_whole and line.partition("--")[0].rstrip().endswith(";"):
+                found.append("\n".join(lines))
+                lines = []
+        return (*found, "\n".join(lines)) if lines else tuple(found)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One statement of a migration; `ends` is the migration that it completes."""
+
+    sql: str
+    ends: Migration | None
+
+
+def steps(waiting: Sequence[Migration], *, from_scratch: bool) -> Iterator[Step]:
+    """The statements that bring a store to the newest schema. As they are taken, it is told how many are done.
+
+    A store that is only now made has no rows, so it is made in a moment, and nothing is told.
+    """
+    tell = None if from_scratch else MIGRATION_STEPS.get()
+    total, done = sum(len(migration.statements) for migration in waiting), 0
+    for migration in waiting:
+        for place, sql in enumerate(migration.statements, 1):
+            if tell:
+                tell(migration.name.replace("_", " "), done, total)
+            yield Step(sql, migration if place == len(migration.statements) else None)
+            done += 1
+    if tell and total:
+        tell("done", done, total)
 
 
 def migrations(dialect: str) -> tuple[Migration, ...]:

@@ -41,7 +41,7 @@ STATE_CODES = (
         "Denied by policy",
         "A policy rule denies this action, or its expression fails on this request (a missing field, a wrong type); "
         "the job is kept as DENIED.",
-        "Read `rule` and `reason`; `interlock policy evaluate` explains each rule. Where `expression`, `field` and "
+        "Read `rule` and `reason`; `POST /api/v1/policy/evaluate` explains each rule. Where `expression`, `field` and "
         "`cause` are given, send the field as the rule expects it, or have the rule test it with `has()`.",
     ),
     CodeInfo(
@@ -61,16 +61,16 @@ STATE_CODES = (
     CodeInfo(
         "bad_signature",
         403,
-        "Signature not good",
+        "Signature not valid",
         "The grant needs a signature it lacks, or its signature does not match it and a registered key.",
-        "Register the key with `interlock signer add`, and sign with `interlock grant --sign-with KEYFILE`.",
+        "Register the public key with `POST /api/v1/signers`, and send a signature made with its private key.",
     ),
     CodeInfo(
         "not_claimed",
         403,
         "No grant",
         "No grant permits it; none was consumed and nothing was begun.",
-        "Read `reason`, and have a person issue a grant that fits with `interlock grant`.",
+        "Read `reason`, and have a person issue a grant that fits with `POST /api/v1/grants`.",
     ),
     CodeInfo(
         "already_approved",
@@ -91,13 +91,13 @@ STATE_CODES = (
         409,
         "Policy changed",
         "The policy changed after the job was submitted.",
-        "Call `POST /approvals/{job_id}/refresh`, review again, then decide.",
+        "Call `POST /api/v1/approvals/{job_id}/refresh`, review again, then decide.",
     ),
     CodeInfo(
         "job_changed",
         409,
         "Job changed",
-        "The stored request no longer matches its hash: it was altered behind Interlock's back.",
+        "The stored request no longer matches its hash: it was changed in the database, not through Interlock.",
         "Do not run it. Find out who wrote to the database, and submit a new job.",
     ),
     CodeInfo(
@@ -119,15 +119,15 @@ STATE_CODES = (
         "approval_expired",
         409,
         "Approval expired",
-        "Nobody decided in time, or the job's own time (`expires_in`) is over.",
-        "Ask again with `POST /approvals/{job_id}/refresh`. If the job's own time is over, submit it again; "
+        "No one decided in time, or the job's own time (`expires_in`) is over.",
+        "Ask again with `POST /api/v1/approvals/{job_id}/refresh`. If the job's own time is over, submit it again; "
         "if a workflow asked, run the step again.",
     ),
     CodeInfo(
         "not_actionable",
         409,
         "Not actionable",
-        "The state it is in does not allow this.",
+        "Its state does not allow this.",
         "Read `state` in the answer; the detail names the next step.",
     ),
     CodeInfo(
@@ -171,8 +171,8 @@ STATE_CODES = (
         "effect_ambiguous",
         409,
         "Outcome unknown",
-        "The effect may or may not have happened, and nobody has said which.",
-        "Find out, then call `POST /effects/{action_id}/resolve` with the evidence.",
+        "The effect may or may not have happened, and no one has said which.",
+        "Find out what happened, then call `POST /api/v1/effects/{action_id}/resolve` with the evidence.",
     ),
 )
 
@@ -192,7 +192,8 @@ _REQUEST = (
         401,
         "Unknown key",
         "No key was sent, or it is unknown or revoked.",
-        "Send `Authorization: Bearer <key>` or `X-API-Key: <key>`; make a key with `interlock key create`.",
+        "Send `Authorization: Bearer <key>` or `X-API-Key: <key>`; an administrator issues keys with "
+        "`POST /api/v1/principals/{name}/keys`.",
     ),
     CodeInfo(
         "forbidden",
@@ -237,7 +238,7 @@ _REQUEST = (
         "body_timeout",
         408,
         "Body too slow",
-        "The body was not there within `limit_seconds` of its head; nothing was decided.",
+        "The body did not arrive within `limit_seconds` of its headers; nothing was decided.",
         "Send it faster or smaller; the connection is closed.",
     ),
     CodeInfo(
@@ -306,7 +307,7 @@ _RETRYABLE = (
         "rate_limited",
         429,
         "Too many requests",
-        "You send faster than your quota: the word of a gateway in front of Interlock, which itself never sends it.",
+        "You send faster than your quota. A gateway in front of Interlock says so; Interlock itself never does.",
         "Wait as long as `Retry-After` says, then repeat the call.",
         retryable=True,
     ),
@@ -330,8 +331,8 @@ _RETRYABLE = (
         "policy_unavailable",
         503,
         "Policy unavailable",
-        "The policy could not be evaluated within its budget of 5 s, or not be read; nothing was released.",
-        "Repeat the call after `Retry-After`; if it stays, check the rule named in the answer.",
+        "The policy could not be evaluated within its budget of 5 s, or could not be read; nothing was released.",
+        "Repeat the call after `Retry-After`; if it keeps failing, check the rule named in the answer.",
         retryable=True,
     ),
     CodeInfo(
@@ -348,7 +349,7 @@ _RETRYABLE = (
         503,
         "Outcome unknown",
         "The answer of the database was lost, so the decision may or may not have been made.",
-        "Repeat the call with the same idempotency key: that is safe, and tells you.",
+        "Repeat the call with the same idempotency key: that is safe, and its answer says which.",
         retryable=True,
     ),
     CodeInfo(

@@ -50,7 +50,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a job would change, and the version its proposer saw."""
+    """What a job would change, and the version its submitter saw."""
 
     key: str
     version: Sometimes[str | None] = None

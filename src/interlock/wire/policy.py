@@ -111,9 +111,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a candidate policy would have changed for the jobs it was held against.
+    """What a candidate policy would have changed for the jobs it was compared with.
 
-    `warnings` are of its text: what is allowed in it but may not be meant.
+    `warnings` are of its text: what is allowed in it but may not be meant. `next_cursor` continues with older jobs.
     """
 
     snapshot: str
@@ -121,6 +121,7 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True):
     unchanged: int = 0
     changes: tuple[Change, ...] = ()
     warnings: tuple[PolicyWarning, ...] = ()
+    next_cursor: str | None = None
 
 
 class RollbackBody(Body, frozen=True, kw_only=True):
@@ -147,7 +148,8 @@ class EvaluateBody(SubmitBody, frozen=True, kw_only=True):
 
 
 class SimulateBody(Body, frozen=True, kw_only=True):
-    """A candidate policy, as text or as an object, asked about the last jobs."""
+    """A candidate policy, as text or as an object, asked about the last jobs, or about older ones from `cursor` on."""
 
     policy: Any
     last: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
+    cursor: Annotated[str, msgspec.Meta(max_length=255)] | None = None

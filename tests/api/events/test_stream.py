@@ -55,7 +55,7 @@ async def test_a_stream_begins_now_and_brings_what_comes(any_store: str) -> None
         found = await take(stream, 1)
     assert first.id == "1"
     assert told(found) == [("after", 1)]
-    assert (found[0].id, found[0].event) == ("2", "dev.interlock.story.told")
+    assert (found[0].id, found[0].event) == ("2", "dev.interlock.target.touched")
 
 
 @pytest.mark.parametrize("how", [{"last_event_id": "2"}, {"query": "after=2"}])
@@ -120,11 +120,11 @@ async def test_another_tenants_events_are_not_streamed(
 async def test_only_wanted_types_are_streamed(sqlite_url: str) -> None:
     async with relaying_service(sqlite_url, relaying=False) as relay_service:
         client = await client_of(relay_service)
-        await relay_service.tell("a", type="story.told")
+        await relay_service.tell("a", type="target.touched")
         await relay_service.tell("b", type="job.denied")
         await relay_service.tell("c", type="approval.approved")
         stream = await client.stream("after=0&types=job.denied,dev.interlock.approval.*")
-        await relay_service.tell("d", type="story.told")
+        await relay_service.tell("d", type="target.touched")
         await relay_service.tell("e", type="approval.rejected")
         found = await take(stream, 3)
     assert [subject for subject, _ in told(found)] == ["b", "c", "e"]

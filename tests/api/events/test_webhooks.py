@@ -32,7 +32,7 @@ async def test_the_secret_is_shown_once_and_signs_what_is_sent(store_url: str) -
     receiver = await Receiver().start()
     async with relaying_service(store_url) as relay_service:
         client = await client_of(relay_service)
-        made = await add(client, receiver.url, types=["story.*"], description="a book")
+        made = await add(client, receiver.url, types=["target.*"], description="a book")
         await relay_service.tell("a")
         await receiver.until_taken(1)
         status, seen = await client.call("GET", f"{ROOT}/{made['id']}")
@@ -44,7 +44,7 @@ async def test_the_secret_is_shown_once_and_signs_what_is_sent(store_url: str) -
     assert request.headers["webhook-signature"] == expected
     assert status == 200
     assert "secret" not in seen
-    assert (seen["url"], seen["types"], seen["description"]) == (receiver.url, ["story.*"], "a book")
+    assert (seen["url"], seen["types"], seen["description"]) == (receiver.url, ["target.*"], "a book")
     assert [item["id"] for item in listed["items"]] == [made["id"]]
 
 
@@ -66,6 +66,7 @@ async def test_a_webhook_gets_what_happens_after_it_was_added(sqlite_url: str) -
         ({"url": "https://10.0.0.1/hook"}, "/url"),
         ({"url": "ftp://example.com"}, "/url"),
         ({"url": "https://example.com", "types": ["No Type"]}, "/types"),
+        ({"url": "https://example.com", "types": ["job.*", "job.done"]}, "/types"),
         ({"url": "https://example.com", "secret": "whsec_c2hvcnQ="}, "/secret"),
         ({"url": "https://example.com", "secret": "word"}, "/secret"),
     ],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlock import rooms
 from interlock.channels.nats import has_lost
 from interlock.rooms.events.cloud_events import TYPES_MAX, BadTypes, read_types, wants
 from interlock.rooms.events.deliveries import (
@@ -20,10 +22,19 @@ from interlock.rooms.events.deliveries import (
     plan_round,
     refused,
 )
-from interlock.rooms.events.model import BrokerMark, Delivery, DeliveryState, Event, Placed, Relay
+from interlock.rooms.events.model import (
+    EVENT_TYPES,
+    BrokerMark,
+    Delivery,
+    DeliveryState,
+    Event,
+    Placed,
+    Relay,
+)
 from interlock.rooms.events.signing import BadSecret, read_secret, signature, spell_secret
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ROOMS = Path(rooms.__file__).parent
 
 
 def delivery(
@@ -122,16 +133,16 @@ def test_the_next_round_is_due_with_the_first_event_of_a_subject() -> None:
 @pytest.mark.parametrize(
     ("patterns", "event_type", "wanted"),
     [
-        ([], "job.done", True),
-        (["*"], "job.done", True),
-        (["job.*"], "job.done", True),
-        (["job.*"], "jobs.done", False),
+        ([], "job.failed", True),
+        (["*"], "job.failed", True),
+        (["job.*"], "job.failed", True),
+        (["job.*"], "jobs.failed", False),
         (["job.*"], "job", False),
-        (["job.done"], "job.done", True),
-        (["job.done"], "job.done.twice", False),
-        (["dev.interlock.job.done"], "job.done", True),
-        (["approval.*", "job.denied"], "job.done", False),
-        (["approval.*", "job.done"], "job.done", True),
+        (["job.failed"], "job.failed", True),
+        (["job.failed"], "job.failed.twice", False),
+        (["dev.interlock.job.failed"], "job.failed", True),
+        (["approval.*", "job.denied"], "job.failed", False),
+        (["approval.*", "job.failed"], "job.failed", True),
     ],
 )
 def test_types_are_wanted_by_name_or_leading_part(
@@ -140,14 +151,46 @@ def test_types_are_wanted_by_name_or_leading_part(
     assert wants(read_types(patterns), event_type) is wanted
 
 
-@pytest.mark.parametrize("pattern", ["", "Job", "job.", ".done", "job.**", "a b", "job.*.x"])
-def test_a_type_that_could_match_nothing_is_refused(pattern: str) -> None:
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "",
+        "Job",
+        "job",
+        "job.",
+        ".failed",
+        "job.**",
+        "a b",
+        "job.*.x",
+        "job.done",
+        "jobs.*",
+        "job.failed.*",
+        "**",
+    ],
+)
+def test_a_type_that_can_match_nothing_is_refused(pattern: str) -> None:
     with pytest.raises(BadTypes):
         read_types([pattern])
 
 
+def test_a_refused_type_is_told_with_those_that_exist() -> None:
+    with pytest.raises(BadTypes, match=r"'approval.granted'; use approval\.\* or one of approval.approved, "):
+        read_types(["approval.granted"])
+    with pytest.raises(BadTypes, match=r"'payment.\*'; use approval\.\*, conflict\.\*, .*target\.\*$"):
+        read_types(["payment.*"])
+
+
+@pytest.mark.parametrize("event_type", EVENT_TYPES)
+def test_every_type_can_be_asked_for_and_is_announced_by_a_room(event_type: str) -> None:
+    assert wants(read_types([event_type]), event_type)
+    sources = (path.read_text() for path in ROOMS.rglob("*.py") if path.parent.name != "events")
+    assert any(f'"{event_type}"' in source for source in sources)
+
+
 def test_so_many_types_may_be_named_and_no_more() -> None:
-    assert len(read_types(f"job.t{number}" for number in range(TYPES_MAX))) == TYPES_MAX
+    nouns = dict.fromkeys(each.partition(".")[0] for each in EVENT_TYPES)
+    every = [*EVENT_TYPES, *(f"{noun}.*" for noun in nouns)]
+    assert len(read_types(every[:TYPES_MAX])) == TYPES_MAX
     with pytest.raises(BadTypes, match=f"{TYPES_MAX} at most"):
         read_types(f"job.t{number}" for number in range(TYPES_MAX + 1))
 

@@ -8,6 +8,7 @@ its holder says so, or when its slot expires.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -30,7 +31,7 @@ from interlock.rooms.admission.model import (
     workflow_scope,
 )
 from interlock.rooms.audit.model import Author, note
-from interlock.rooms.events.model import announce
+from interlock.rooms.events.model import EventType, announce
 from interlock.rooms.identity.model import Caller, Principal, Role
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.identity.rules import check_roles
@@ -83,12 +84,20 @@ def find_run(world: World, tenant: str, run_id: str) -> Run:
     return run
 
 
+_ENDED: Mapping[RunState, EventType] = {
+    RunState.SUCCEEDED: "run.succeeded",
+    RunState.FAILED: "run.failed",
+    RunState.CANCELLED: "run.cancelled",
+    RunState.LOST: "run.lost",
+}
+
+
 def end_run(world: World, run: Run, state: RunState, **outcome: Any) -> Run:
     held = (min(world.now, run.slot_expires_at) - run.started_at).total_seconds()
     free_slot(world, run.tenant, run.workflow, held)
     ended = msgspec.structs.replace(run, state=state, ended_at=world.now, **outcome)
     # Without the fence: it is shown to the run's starter alone.
-    announce(world, run.tenant, f"run.{state.value}", run.id, {"workflow": run.workflow})
+    announce(world, run.tenant, _ENDED[state], run.id, {"workflow": run.workflow})
     return world.put(RUNS, ended)
 
 

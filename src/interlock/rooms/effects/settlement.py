@@ -6,6 +6,7 @@ Each end writes audit entries, events and conflicts in the same decision.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ from interlock.rooms.effects.model import (
     StoredResult,
     job_of_call,
 )
-from interlock.rooms.events.model import announce
+from interlock.rooms.events.model import EventType, announce
 from interlock.rooms.identity.model import Caller, Principal, PrincipalKind, Role
 from interlock.rooms.identity.refusals import Forbidden, NotFound, PeopleOnly
 from interlock.rooms.identity.rules import caller_reads, require
@@ -367,7 +368,7 @@ def doubt(world: World, effect: Effect, why: Doubt) -> Effect:
     return world.put(EFFECTS, msgspec.structs.replace(effect, state=state, doubt=why))
 
 
-_EVENTS = {
+_EVENTS: Mapping[str, EventType] = {
     "begin": "effect.begun",
     "commit": "effect.committed",
     "fail": "effect.failed",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import msgspec
 
-from interlock.rooms.events.model import Event
+from interlock.rooms.events.model import EVENT_TYPES, Event
 from interlock.wire import events as wire
 
 PREFIX = "dev.interlock."
@@ -37,11 +36,9 @@ def cloud_json(event: Event, position: int) -> bytes:
 
 TYPES_MAX = 50
 
-_PATTERN = re.compile(r"\*|[a-z0-9_]+(\.[a-z0-9_]+)*(\.\*)?")
-
 
 class BadTypes(ValueError):
-    """A pattern that could match nothing; the message says what one looks like."""
+    """A pattern that can match nothing; the message lists what exists."""
 
 
 def read_types(patterns: Iterable[str]) -> tuple[str, ...]:
@@ -50,9 +47,18 @@ def read_types(patterns: Iterable[str]) -> tuple[str, ...]:
     if len(wanted) > TYPES_MAX:
         raise BadTypes(f"holds {len(wanted)} types; {TYPES_MAX} at most, or a pattern such as approval.*")
     for pattern in wanted:
-        if not _PATTERN.fullmatch(pattern):
-            raise BadTypes(f"{pattern!r} is no type; write approval.approved, approval.* or *")
+        if pattern != "*" and not any(_matches(pattern, known) for known in EVENT_TYPES):
+            raise BadTypes(f"no event has the type {pattern!r}; use {_known(pattern)}")
     return () if "*" in wanted else wanted
+
+
+def _known(pattern: str) -> str:
+    """What exists: the types of the noun that was named, or every noun."""
+    noun = pattern.partition(".")[0]
+    if own := [known for known in EVENT_TYPES if known.partition(".")[0] == noun]:
+        return f"{noun}.* or one of {', '.join(own)}"
+    nouns = dict.fromkeys(known.partition(".")[0] for known in EVENT_TYPES)
+    return ", ".join(f"{each}.*" for each in nouns)
 
 
 def wants(types: tuple[str, ...], event_type: str) -> bool:

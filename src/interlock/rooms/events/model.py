@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -12,6 +12,57 @@ from interlock.kernel.record import Key, Kind, Reads, Record, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
 from interlock.rooms.audit.model import without_fences
+
+# Every type of event that can happen. A filter that fits none of them is refused.
+EventType: TypeAlias = Literal[
+    "approval.approved",
+    "approval.asked",
+    "approval.commented",
+    "approval.escalated",
+    "approval.expired",
+    "approval.opened",
+    "approval.rejected",
+    "approval.requested",
+    "approval.vote_recorded",
+    "approval.withdrawn",
+    "conflict.opened",
+    "conflict.resolved",
+    "effect.ambiguous",
+    "effect.begun",
+    "effect.committed",
+    "effect.failed",
+    "effect.resolved",
+    "grant.claimed",
+    "grant.expired",
+    "grant.issued",
+    "grant.revoked",
+    "job.cancelled",
+    "job.claimed",
+    "job.denied",
+    "job.expired",
+    "job.failed",
+    "job.lease_lost",
+    "job.released",
+    "job.retried",
+    "job.retrying",
+    "job.returned",
+    "job.succeeded",
+    "lease.acquired",
+    "lease.checkpoint",
+    "lease.conflict_detected",
+    "lease.handed_off",
+    "lease.released",
+    "lease.settled",
+    "lease.stale",
+    "policy.activated",
+    "run.cancelled",
+    "run.failed",
+    "run.lost",
+    "run.started",
+    "run.succeeded",
+    "target.touched",
+]
+EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 
 
 class Event(Record, frozen=True, kw_only=True):
@@ -154,7 +205,7 @@ def events_topic(tenant: str) -> str:
     return f"positions:{tenant}"
 
 
-def announce(world: World, tenant: str, event_type: str, subject: str, data: dict[str, Any]) -> None:
+def announce(world: World, tenant: str, event_type: EventType, subject: str, data: dict[str, Any]) -> None:
     """Write an event that leaves if, and only if, this batch commits. Fences are for their holders, and stay."""
     event = Event(
         tenant=tenant,

@@ -9,7 +9,7 @@ from interlock.kernel.refusal import Next, Refusal
 
 class Unauthenticated(Refusal):
     def __init__(self, why: str = "the key is unknown or revoked") -> None:
-        super().__init__(f"{why}; send a valid key as 'Authorization: Bearer <key>'")
+        super().__init__(f"{why}; send a valid API key")
 
 
 class SessionOver(Unauthenticated):

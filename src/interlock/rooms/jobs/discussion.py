@@ -7,6 +7,7 @@ the other people who have the request open; it is not audited.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from itertools import pairwise
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
+from interlock.rooms.events.model import EventType
 from interlock.rooms.identity.model import Caller, Principal, PrincipalKind, Role, all_folded
 from interlock.rooms.identity.refusals import NotFound, PeopleOnly
 from interlock.rooms.identity.rules import caller_reads, check_roles, identify, require
@@ -32,7 +34,10 @@ from interlock.rooms.jobs.refusals import CommentsFull, NotActionable
 
 _COMMENTERS = (Role.SUBMIT, Role.REVIEW, Role.OPERATE, Role.ADMIN)
 _READERS = (Role.SUBMIT, Role.REVIEW, Role.OPERATE, Role.AUDIT, Role.ADMIN)
-_EVENTS = {CommentKind.COMMENT: "approval.commented", CommentKind.ASK: "approval.asked"}
+_EVENTS: Mapping[CommentKind, EventType] = {
+    CommentKind.COMMENT: "approval.commented",
+    CommentKind.ASK: "approval.asked",
+}
 
 
 class Remark(msgspec.Struct, frozen=True):

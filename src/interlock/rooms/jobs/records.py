@@ -10,7 +10,7 @@ from interlock.kernel.world import World
 from interlock.rooms.audit.model import Author, note
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import record_repeat, repeat_reads
-from interlock.rooms.events.model import announce
+from interlock.rooms.events.model import EventType, announce
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.refusals import Forbidden, NotFound, PeopleOnly
 from interlock.rooms.identity.rules import identify
@@ -55,7 +55,7 @@ def record_refusal(world: World, by: Caller, action: str, job_id: str, refusal: 
     _note_refused(world, by, action, job_id, job, type(refusal).__name__, detail=refusal.detail)
 
 
-def announce_job(world: World, job: Job, event_type: str, **data: Any) -> None:
+def announce_job(world: World, job: Job, event_type: EventType, **data: Any) -> None:
     """Announce a change: as an event, to callers waiting for this job, and to workers if it may now run."""
     mention_job(world, job, event_type, **data)
     world.wake(job_topic(job.tenant, job.id))
@@ -65,7 +65,7 @@ def announce_job(world: World, job: Job, event_type: str, **data: Any) -> None:
         world.wake(claims_topic(job.tenant, job.action.topic))
 
 
-def mention_job(world: World, job: Job, event_type: str, **data: Any) -> None:
+def mention_job(world: World, job: Job, event_type: EventType, **data: Any) -> None:
     """Announce, as an event alone, what changes nothing about a job: nobody who waits for it is woken."""
     facts: dict[str, Any] = {
         "job_id": job.id,

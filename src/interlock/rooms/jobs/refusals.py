@@ -41,7 +41,7 @@ class InGrace(Refusal):
 
     def __init__(self, job_id: str, grace_until: datetime, retry_after_seconds: float) -> None:
         super().__init__(
-            f"{job_id} was approved, and its approvers may take that back until "
+            f"{job_id} was approved, and its reviewers may take that back until "
             f"{grace_until:%Y-%m-%dT%H:%M:%SZ}; wait until then, and claim it again"
         )
         self.next = Next("get_job", {"job_id": job_id, "until": "decided", "wait_seconds": 30})

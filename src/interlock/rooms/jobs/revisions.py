@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import cast
 
@@ -11,6 +11,7 @@ import msgspec
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
+from interlock.rooms.events.model import EventType
 from interlock.rooms.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role
 from interlock.rooms.identity.refusals import Forbidden, PeopleOnly
 from interlock.rooms.identity.rules import caller_reads, check_is_person, identify
@@ -116,7 +117,7 @@ def _edited(revisions: Sequence[Revision], action: Action) -> list[bool]:
 
 
 _VERBS = {JobState.APPROVAL: "ask", JobState.PENDING: "release", JobState.DENIED: "deny"}
-_EVENTS = {
+_EVENTS: Mapping[JobState, EventType] = {
     JobState.APPROVAL: "approval.requested",
     JobState.PENDING: "job.released",
     JobState.DENIED: "job.denied",

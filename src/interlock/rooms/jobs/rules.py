@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -10,6 +11,7 @@ from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
 from interlock.rooms.audit.model import note
+from interlock.rooms.events.model import EventType
 from interlock.rooms.identity.model import Caller, Principal, Role
 from interlock.rooms.identity.rules import caller_reads, require
 from interlock.rooms.jobs.calls import (
@@ -47,7 +49,7 @@ from interlock.rooms.jobs.refusals import NotActionable, PermissionMissing
 from interlock.rooms.policy.action import Action, Priority
 from interlock.rooms.policy.model import HEAD_ID, HEADS, PolicyThrottled, PolicyUnavailable
 
-_ANNOUNCED = {
+_ANNOUNCED: Mapping[JobState, EventType] = {
     JobState.PENDING: "job.released",
     JobState.APPROVAL: "approval.requested",
     JobState.DENIED: "job.denied",

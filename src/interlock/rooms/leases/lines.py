@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -11,7 +11,7 @@ import msgspec
 
 from interlock.kernel.record import Params, Pick, Reads, micros
 from interlock.kernel.world import Command, World
-from interlock.rooms.events.model import announce
+from interlock.rooms.events.model import EventType, announce
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require
 from interlock.rooms.leases.model import (
@@ -20,6 +20,7 @@ from interlock.rooms.leases.model import (
     TRANSITIONS,
     Lease,
     LeaseNotActionable,
+    LeaseState,
     Mode,
     Node,
     Place,
@@ -154,6 +155,13 @@ def ending_reads(tenant: str, resource: str) -> Reads:
     return Reads(own=tuple(NODES.key(tenant, each) for each in dict.fromkeys((top_of(path), path))))
 
 
+_ENDED: Mapping[LeaseState, EventType] = {
+    LeaseState.HANDED_OFF: "lease.handed_off",
+    LeaseState.RELEASED: "lease.released",
+    LeaseState.STALE: "lease.stale",
+}
+
+
 def end_lease(
     world: World,
     lease: Lease,
@@ -171,7 +179,7 @@ def end_lease(
     _forget(world, lease, kept)
     record(world, by, verb, ended)
     facts = {"resource": lease.resource, "owner": lease.owner, "fence": lease.fence}
-    announce(world, lease.tenant, f"lease.{state.value}", lease.id, facts)
+    announce(world, lease.tenant, _ENDED[state], lease.id, facts)
     wake_next(world, lease.tenant, lease.resource)
     return ended
 

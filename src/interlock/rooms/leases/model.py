@@ -338,13 +338,13 @@ class ProgressRequired(Refusal):
 
 class ResourceTooDeep(Refusal):
     def __init__(self, most: int) -> None:
-        super().__init__(f"a resource has at most {most} parts between slashes; name it more shortly")
+        super().__init__(f"a resource has at most {most} parts between slashes; use a shorter name")
 
 
 class ResourceUnclear(Refusal):
     def __init__(self, resource: str) -> None:
         super().__init__(
-            f"{resource}: `**` stands only at the end, after a slash: `path/**` is everything under a path"
+            f"{resource}: `**` may stand only at the end, after a slash: `path/**` is everything under a path"
         )
 
 

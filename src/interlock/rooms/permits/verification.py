@@ -55,8 +55,9 @@ def verify_permit(
 ) -> Permit:
     """The permit, if it is genuine, in time and matches the arguments; `PermitInvalid` otherwise.
 
-    `keys` is what a client's `permit_keys` returns, the document of `GET /api/v1/keys`, or the list in it. `now` is
-    Unix time, by default the system's. Whatever of `tenant`, `topic`, `job_id`, `job_hash` is given must match exactly.
+    `keys` is what a client's `signing_keys` returns, the JSON document that the server serves, or the list in it.
+    `now` is Unix time, by default the system's. Whatever of `tenant`, `topic`, `job_id`, `job_hash` is given must match
+    exactly.
     """
     permit = _signed(token, keys)
     moment = time.time() if now is None else now

@@ -89,8 +89,8 @@ class SimulationTooLong(Refusal):
 
     def __init__(self, examined: int, asked: int, seconds: float) -> None:
         super().__init__(
-            f"the candidate was held against {examined} of {asked} jobs in {seconds:g} s, which is all there is; "
-            "ask about fewer with `last`, or make its expressions cheaper"
+            f"the candidate was compared with {examined} of {asked} jobs when its {seconds:g} s were over; "
+            "compare it with fewer jobs, or make its expressions cheaper"
         )
 
 

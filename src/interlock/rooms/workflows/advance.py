@@ -5,6 +5,7 @@ Any server may advance any run at any time: progress is read from the records, n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 import msgspec
@@ -15,6 +16,7 @@ from interlock.kernel.world import Command, World
 from interlock.rooms.admission.model import GATES, RUNS, TENANT_SCOPE, Run, RunState, workflow_scope
 from interlock.rooms.admission.slots import end_run, lose_run
 from interlock.rooms.audit.model import Author, note
+from interlock.rooms.events.model import EventType
 from interlock.rooms.identity.model import PRINCIPALS, Principal
 from interlock.rooms.jobs.model import JOBS, Approval, Job, JobState, Requirement, Verdict
 from interlock.rooms.jobs.placement import Proposal, place
@@ -234,9 +236,14 @@ def _new_job(
     )
 
 
+_ANNOUNCED: Mapping[JobState, EventType] = {
+    JobState.PENDING: "job.released",
+    JobState.APPROVAL: "approval.requested",
+}
+
+
 def _submitted(world: World, job: Job) -> Job:
     stored = world.add(JOBS, job)
     record_change(world, stored, None, "submit", run_id=stored.run_id)
-    events = {JobState.PENDING: "job.released", JobState.APPROVAL: "approval.requested"}
-    announce_job(world, stored, events.get(stored.state, "job.denied"))
+    announce_job(world, stored, _ANNOUNCED.get(stored.state, "job.denied"))
     return stored

@@ -109,7 +109,7 @@ def approval_topic(workflow: str, step_id: str) -> str:
 
 class BadSteps(Refusal):
     def __init__(self, why: str) -> None:
-        super().__init__(f"the steps make no workflow: {why}")
+        super().__init__(f"these steps do not form a workflow: {why}")
 
 
 class StepNotRerunnable(Refusal):

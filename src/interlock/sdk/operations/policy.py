@@ -66,9 +66,13 @@ def evaluate_policy(session: Session, job: Mapping[str, object]) -> Flow[Evaluat
 
 
 def simulate_policy(
-    session: Session, policy: str | Mapping[str, object], *, last: int | None = None
+    session: Session,
+    policy: str | Mapping[str, object],
+    *,
+    last: int | None = None,
+    cursor: str | None = None,
 ) -> Flow[Simulation]:
-    """Ask what a candidate policy would have done to the last jobs; nothing is stored."""
+    """Ask what a candidate policy would have done to the last jobs, or to older ones; nothing is stored."""
     candidate = policy if isinstance(policy, str) else dict(policy)
-    body = given(SimulateBody, policy=candidate, last=last)
+    body = given(SimulateBody, policy=candidate, last=last, cursor=cursor)
     return (yield from ask(session, path("policy", "simulate"), Simulation, body))

@@ -27,7 +27,7 @@ from interlock.kernel.refusal import LockBusy
 from interlock.kernel.storage import LockTimeout, Row, StoreDown, Transaction
 from interlock.kernel.store_state import StoreState, raised_floor
 from interlock.store import statements
-from interlock.store.catalogue import named_sql, pending
+from interlock.store.catalogue import named_sql, pending, steps
 from interlock.store.postgres import statements as sql
 from interlock.store.postgres.batch import Batches
 from interlock.store.postgres.connections import Connections, Deadline
@@ -135,14 +135,16 @@ class PostgresStore:
         await session.execute(f"SET LOCAL lock_timeout = {int(_MIGRATION_SECONDS * 1000)}")
         await session.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK, timeout=_MIGRATION_SECONDS)
         is_there = await expect_store(session, self._url, makes=self._makes)
-        for migration in pending("postgres", await _schema(session) if is_there else 0):
-            await session.execute(migration.sql, timeout=_MIGRATION_SECONDS)
-            await session.execute(
-                "INSERT INTO schema_versions (number, name, applied_at) VALUES ($1, $2, $3)",
-                migration.number,
-                migration.name,
-                micros(utc_now()),
-            )
+        waiting = pending("postgres", await _schema(session) if is_there else 0)
+        for step in steps(waiting, from_scratch=not is_there):
+            await session.execute(step.sql, timeout=_MIGRATION_SECONDS)
+            if step.ends:
+                await session.execute(
+                    "INSERT INTO schema_versions (number, name, applied_at) VALUES ($1, $2, $3)",
+                    step.ends.number,
+                    step.ends.name,
+                    micros(utc_now()),
+                )
         await session.execute("COMMIT", timeout=_MIGRATION_SECONDS)
 
 

@@ -24,7 +24,7 @@ from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.storage import CommitUnknown, LockTimeout, Row, StoreDown, Transaction
 from interlock.kernel.store_state import Repaired, StoreState
 from interlock.store import statements
-from interlock.store.catalogue import named_sql, pending
+from interlock.store.catalogue import named_sql, pending, steps
 from interlock.store.sqlite import threads
 from interlock.store.sqlite.batch import SqliteBatches, rows_of, select
 from interlock.store.sqlite.driver import (
@@ -264,9 +264,11 @@ class SqliteStore:
             return
         await lock.acquire(_MIGRATION_SECONDS)
         with all_or_nothing(writer):
-            for migration in pending("sqlite", schema_of(writer)):
-                writer.execute(migration.sql)
-                writer.execute(f"PRAGMA user_version = {migration.number}")
+            current = schema_of(writer)
+            for step in steps(pending("sqlite", current), from_scratch=current == 0):
+                writer.execute(step.sql)
+                if step.ends:
+                    writer.execute(f"PRAGMA user_version = {step.ends.number}")
         writer.execute("COMMIT")
 
     async def _watch(self) -> None:
