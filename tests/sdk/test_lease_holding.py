@@ -103,7 +103,7 @@ def test_after_a_long_wait_in_line_the_block_begins_with_a_whole_lifetime(
 
 def test_a_holder_counts_with_the_lifetime_that_was_granted(clients: tuple[Interlock, Interlock]) -> None:
     granted = clients[0].acquire_lease(RESOURCE, ttl_seconds=TTL)
-    held = hold.Held(granted, ttl_seconds=600, sent_at=time.monotonic() - TTL)
+    held = hold.LeaseInHand(clients[0].session, granted, ttl_seconds=600, sent_at=time.monotonic() - TTL)
     assert held.lost
 
 
