@@ -140,7 +140,7 @@ def test_a_run_is_completed_with_its_result_inside_its_block(place: Place) -> No
         run.complete({"rows": 3})
         assert run.lost
     ended = place.il.get_run(run.run_id)
-    assert (ended.state, ended.result) == ("completed", {"rows": 3})
+    assert (ended.state, ended.result) == ("succeeded", {"rows": 3})
     with place.il.admit("nightly") as run:
         run.fail("no rows")
     assert place.il.get_run(run.run_id).error == "no rows"

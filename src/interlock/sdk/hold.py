@@ -87,6 +87,7 @@ class _HeldOf(Held[T]):
         # A tenant may grant less than was asked for; what was granted counts.
         super().__init__(first, min(ttl_seconds, first.ttl_seconds), sent_at)
         self.client = client
+        self.first = first
 
 
 class LeaseInHand(_HeldOf[Lease]):
@@ -115,7 +116,7 @@ class LeaseInHand(_HeldOf[Lease]):
     @property
     def predecessor(self) -> Predecessor | None:
         """Who had the resource before, how that ended, and their last checkpoint; None if nobody had."""
-        return self.now.predecessor
+        return self.first.predecessor  # only the answer to acquiring it tells
 
     @property
     def conflict_id(self) -> str | None:
