@@ -1,0 +1,107 @@
+"""Runs the lines that an example shows above its code, in one shell at a terminal, as a person types them.
+
+A person sees that a server is up before going on, and that a request has come before reviewing it; so does this. A
+person also answers `interlock review`. Only the ports differ from what is shown: several tests run at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import select
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.harness.processes import pick_port
+from tests.harness.server import clean_env
+
+HANG_SECONDS = 120
+_LINE = re.compile(r"^(?:#  |   ) (\S.*)$", re.MULTILINE)
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+_ANSWERS = {"approve? [y, n, e, s, q, ?] ": "y\n", "reason (may be empty): ": "as agreed\n"}
+_PORTS = re.compile(r"\b8[07]00\b")
+PACE = Path(__file__).with_name("human_pace.py")
+
+
+class ShownScript:
+    """What an example shows: its commands, and what they print."""
+
+    def __init__(self, example: Path) -> None:
+        text = example.read_text()
+        head = text.split('"""', 2)[1] if example.suffix == ".py" else text
+        lines = [found[1].rstrip() for found in _LINE.finditer(head)]
+        self.commands = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+        self.printed = [line for line in lines if not line.startswith("$ ")]
+
+    def run(self, folder: Path) -> Run:
+        """Run the commands in a folder; every one must end with 0."""
+        port = str(pick_port())
+        script = [f'wait_until() {{ {sys.executable} {PACE} "$1" {port}; }}', "set -m"]
+        for number, shown in enumerate(self.commands):
+            command = _PORTS.sub(port, shown)
+            script += ["wait_until asked"] if "interlock review" in command else []
+            script += [command, f'status=$?; echo "{number} $status" >> {folder}/exits']
+            script += ["wait_until up"] if re.search(r"interlock serve|granian", command) else []
+        # Whatever still runs beside the server comes to its end.
+        script.append(
+            f'for job in $(jobs -p | tail -n +2); do wait $job; echo "99 $?" >> {folder}/exits; done'
+        )
+        (folder / "shown.sh").write_text("\n".join(script) + "\nkill %1; wait %1\n")
+        text = _at_a_terminal(folder, {"INTERLOCK_PORT": port, "XDG_CONFIG_HOME": str(folder / "config")})
+        exits = [tuple(map(int, line.split())) for line in (folder / "exits").read_text().splitlines()]
+        return Run(text, [(dict(enumerate(self.commands)).get(which, "&"), code) for which, code in exits])
+
+
+class Run:
+    """What was seen on the terminal, and how each command ended."""
+
+    def __init__(self, text: str, exits: list[tuple[str, int]]) -> None:
+        self.text, self.exits = text, exits
+
+    @property
+    def failed(self) -> list[tuple[str, int]]:
+        """The commands that did not end with 0."""
+        return [each for each in self.exits if each[1] != 0]
+
+    def lacks(self, printed: list[str]) -> list[str]:
+        """The lines of these that were not seen; `…` stands for anything."""
+        return [line for line in printed if not re.search(re.escape(line).replace("…", ".*"), self.text)]
+
+
+def _at_a_terminal(folder: Path, env: Mapping[str, str]) -> str:
+    """Run shown.sh at a pseudo-terminal, and answer what a person is asked."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    pid, terminal = pty.fork()
+    if pid == 0:  # pragma: no cover - the shell replaces this process
+        os.chdir(folder)
+        os.execvpe("bash", ["bash", "shown.sh"], clean_env({**env, "PATH": path, "TERM": "dumb"}))
+    seen, answered = "", 0
+    until = time.monotonic() + HANG_SECONDS
+    try:
+        while time.monotonic() < until:
+            if not select.select([terminal], [], [], 1)[0]:
+                continue
+            try:
+                content = os.read(terminal, 1 << 16)
+            except OSError:  # which is how a terminal says that nobody is left
+                break
+            if not content:
+                break
+            seen = _COLOUR.sub("", seen + content.decode(errors="replace")).replace("\r\n", "\n")
+            for question, answer in _ANSWERS.items():
+                if question in seen[answered:]:
+                    answered = len(seen)
+                    os.write(terminal, answer.encode())
+        else:
+            raise AssertionError(f"it hangs:\n{seen}")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        os.close(terminal)
+        os.waitpid(pid, 0)
+    return seen
