@@ -9,7 +9,6 @@ proposes, policy and people decide, and each payment is made once, however often
     $ interlock serve > serve.log 2>&1 &
     $ export INTERLOCK_URL=http://127.0.0.1:8700
     $ INTERLOCK_KEY=$AGENT python3 payment_agent.py &
-    interlock: waiting for 1 approval of job job_… (finance.payment.execute), until … at the latest
     $ INTERLOCK_KEY=$ANN interlock review           # in another terminal; answer y
     inv-1: paid 50.00 EUR
     inv-2: paid 250.00 EUR

@@ -1,18 +1,20 @@
 """A worker packs folders: an agent asks for it, and the worker does it, once policy has released the job.
 
-$ mkdir books && echo 'inv-1 50.00' > books/2030.txt
-$ echo '{version: v1, rules: [{id: archives, when: {topic: archive.*}, decision: allow}]}' > policy.yaml
-$ interlock policy apply policy.yaml
-$ AGENT=$(interlock key create clerk --kind agent --roles submit)
-$ WORKER=$(interlock key create packer --kind worker --roles work)
-$ interlock serve > serve.log 2>&1 &
-$ export INTERLOCK_URL=http://127.0.0.1:8700
-$ INTERLOCK_KEY=$AGENT interlock submit archive.pack --payload '{"folder": "books"}' --key books-2030
-$ INTERLOCK_KEY=$AGENT interlock submit archive.pack --payload '{"folder": "nowhere"}'
-$ INTERLOCK_KEY=$WORKER python3 worker.py 2     # ends after two jobs; without the number it goes on until Ctrl-C
-job_…: packed 1 file into job_….zip
-job_…: there is no folder 'nowhere'
-$ INTERLOCK_KEY=$AGENT interlock jobs           # one has SUCCEEDED, with its result; one has FAILED
+The archive has the name of its job: done twice, which can happen to any worker, it is still one archive.
+
+    $ mkdir books && echo 'inv-1 50.00' > books/2030.txt
+    $ echo '{version: v1, rules: [{id: archives, when: {topic: archive.*}, decision: allow}]}' > policy.yaml
+    $ interlock policy apply policy.yaml
+    $ AGENT=$(interlock key create clerk --kind agent --roles submit)
+    $ WORKER=$(interlock key create packer --kind worker --roles work)
+    $ interlock serve > serve.log 2>&1 &
+    $ export INTERLOCK_URL=http://127.0.0.1:8700
+    $ INTERLOCK_KEY=$AGENT interlock submit archive.pack --payload '{"folder": "books"}' --key books-2030
+    $ INTERLOCK_KEY=$AGENT interlock submit archive.pack --payload '{"folder": "nowhere"}'
+    $ INTERLOCK_KEY=$WORKER python3 worker.py 2     # ends after two jobs; without the number it goes on until Ctrl-C
+    job_…: packed 1 file into job_….zip
+    job_…: there is no folder 'nowhere'
+    $ INTERLOCK_KEY=$AGENT interlock jobs           # one has SUCCEEDED, with its result; one has FAILED
 """
 
 from __future__ import annotations

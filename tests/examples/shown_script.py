@@ -1,4 +1,4 @@
-"""Runs the lines that an example shows above its code, in one shell at a terminal, as a person types them.
+"""Runs the lines that an example or a page shows, in one shell at a terminal, as a person types them.
 
 A person sees that a server is up before going on, and that a request has come before reviewing it; so does this. A
 person also answers `interlock review`. Only the ports differ from what is shown: several tests run at once.
@@ -14,7 +14,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.harness.processes import pick_port
@@ -22,6 +22,8 @@ from tests.harness.server import clean_env
 
 HANG_SECONDS = 120
 _LINE = re.compile(r"^(?:#  |   ) (\S.*)$", re.MULTILINE)
+_HEREDOC = re.compile(r"<<'(\w+)'")
+_ENDS = re.compile(r"# ends with (\d)")
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 _ANSWERS = {"approve? [y, n, e, s, q, ?] ": "y\n", "reason (may be empty): ": "as agreed\n"}
 _PORTS = re.compile(r"\b8[07]00\b")
@@ -29,17 +31,37 @@ PACE = Path(__file__).with_name("human_pace.py")
 
 
 class ShownScript:
-    """What an example shows: its commands, and what they print."""
+    """Commands and what they print, as a page or an example shows them."""
 
-    def __init__(self, example: Path) -> None:
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.commands: list[str] = []
+        self.printed: list[str] = []
+        until: str | None = None
+        for line in lines:
+            if until is not None:
+                self.commands[-1] += f"\n{line}"
+                until = None if line == until else until
+            elif line.startswith("$ "):
+                self.commands.append(line.removeprefix("$ "))
+                heredoc = _HEREDOC.search(line)
+                until = heredoc[1] if heredoc else None
+            elif line:
+                self.printed.append(line)
+
+    @classmethod
+    def of_example(cls, example: Path) -> ShownScript:
+        """What an example says in its first lines."""
         text = example.read_text()
         head = text.split('"""', 2)[1] if example.suffix == ".py" else text
-        lines = [found[1].rstrip() for found in _LINE.finditer(head)]
-        self.commands = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
-        self.printed = [line for line in lines if not line.startswith("$ ")]
+        return cls([found[1].rstrip() for found in _LINE.finditer(head)])
+
+    @classmethod
+    def of_page(cls, page: Path, language: str) -> ShownScript:
+        """All blocks of a page in one language, one after the other in one shell."""
+        return cls([line for block in blocks_of(page, language) for line in block.splitlines()])
 
     def run(self, folder: Path) -> Run:
-        """Run the commands in a folder; every one must end with 0."""
+        """Run the commands in a folder. One ends with 0, or with what it says: `# ends with 1`."""
         port = str(pick_port())
         script = [f'wait_until() {{ {sys.executable} {PACE} "$1" {port}; }}', "set -m"]
         for number, shown in enumerate(self.commands):
@@ -54,7 +76,13 @@ class ShownScript:
         (folder / "shown.sh").write_text("\n".join(script) + "\nkill %1; wait %1\n")
         text = _at_a_terminal(folder, {"INTERLOCK_PORT": port, "XDG_CONFIG_HOME": str(folder / "config")})
         exits = [tuple(map(int, line.split())) for line in (folder / "exits").read_text().splitlines()]
-        return Run(text, [(dict(enumerate(self.commands)).get(which, "&"), code) for which, code in exits])
+        named = dict(enumerate(self.commands))
+        return Run(text, [(named.get(which, "&"), code) for which, code in exits])
+
+
+def blocks_of(page: Path, language: str) -> list[str]:
+    """The blocks of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
 class Run:
@@ -66,11 +94,16 @@ class Run:
     @property
     def failed(self) -> list[tuple[str, int]]:
         """The commands that did not end with 0."""
-        return [each for each in self.exits if each[1] != 0]
+        return [(command, code) for command, code in self.exits if code != _promised(command)]
 
     def lacks(self, printed: list[str]) -> list[str]:
         """The lines of these that were not seen; `…` stands for anything."""
         return [line for line in printed if not re.search(re.escape(line).replace("…", ".*"), self.text)]
+
+
+def _promised(command: str) -> int:
+    said = _ENDS.search(command)
+    return int(said[1]) if said else 0
 
 
 def _at_a_terminal(folder: Path, env: Mapping[str, str]) -> str:

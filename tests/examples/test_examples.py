@@ -25,7 +25,7 @@ LINES_MAX = 70
 def as_shown(name: str, folder: Path) -> Run:
     """Run an example as it says; all of its commands end with 0, and what it shows is printed."""
     shutil.copy(EXAMPLES / name, folder)
-    script = ShownScript(EXAMPLES / name)
+    script = ShownScript.of_example(EXAMPLES / name)
     run = script.run(folder)
     assert len(run.exits) >= len(script.commands) > 3, run.text
     assert not run.failed, f"{run.failed}\n{run.text}"
@@ -95,7 +95,7 @@ def test_the_fastapi_application_answers_under_its_prefix(tmp_path: Path) -> Non
 def test_a_command_that_fails_and_a_line_that_is_not_printed_are_found(tmp_path: Path) -> None:
     example = tmp_path / "wrong.sh"
     example.write_text("#   $ sleep 60 &\n#   $ false\n#   $ echo one\n#   one\n#   two\n")
-    script = ShownScript(example)
+    script = ShownScript.of_example(example)
     run = script.run(tmp_path)
     assert run.failed == [("false", 1)]
     assert run.lacks(script.printed) == ["two"]

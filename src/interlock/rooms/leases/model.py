@@ -323,10 +323,10 @@ class LeaseFenceStale(Refusal):
     """The caller does not hold the lease under this fence, or no longer does. `holder` holds its resource now."""
 
     def __init__(self, lease_id: str, *, state: str, holder: str | None, session: str | None = None) -> None:
-        why = "this fence does not hold it"
+        why = f"is {state}, and this fence does not hold it"
         if session is not None:
-            why = f"it was acquired in session {session}: the call of another session does not hold it"
-        super().__init__(f"lease {lease_id} is {state}, and {why}. Stop writing, and acquire it again")
+            why = f"was acquired in session {session}, and the call of another session does not hold it"
+        super().__init__(f"lease {lease_id} {why}. Stop writing, and acquire it again")
         self.state, self.holder = state, holder
         self.conflict_id: str | None = None
 
