@@ -171,7 +171,7 @@ def mypy(*files: Path) -> dict[int, str]:
         cwd=files[0].parent, capture_output=True, text=True, timeout=HANG_SECONDS,
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stdout + done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return {
         each["line"]: f"{each['file']}: {each['message']}" for each in found if each["severity"] == "error"
     }

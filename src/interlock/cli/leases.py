@@ -106,7 +106,7 @@ def lease_state(lease: Lease) -> Cell:
 
 
 def _owner(lease: Lease) -> str:
-    session = f" ({safe(lease.session)})" if lease.session else ""
+    session = f" (session {safe(lease.session)})" if lease.session else ""
     return f"{safe(lease.owner)}{session}"
 
 

@@ -216,7 +216,9 @@ def _exceptions(named: Any) -> tuple[type[BaseException], ...]:
 
 def _checked_key(key: str | None) -> str | None:
     if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
-        raise invalid("the key has characters that no key has; pass it exactly as it was shown when it was made")
+        raise invalid(
+            "the key has characters that no key has; pass it exactly as it was shown when it was made"
+        )
     return key
 
 
