@@ -24,8 +24,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import assert_type
 
-from interlock import AsyncInterlock, Committed, Interlock, NotCommitted, Unknown
-from interlock.wire.effects import Effect
+from interlock import AsyncInterlock, Committed, Effect, HeldLease, Interlock, NotCommitted, Unknown
 from interlock.wire.leases import Lease, Predecessor
 
 il = Interlock()
@@ -133,6 +132,7 @@ async def awaited() -> None:
 
 def held() -> None:
     with il.lease("repo:billing/**", ttl=60, session="left") as lease:
+        assert_type(lease, HeldLease)
         assert_type(lease.fence, int)
         assert_type(lease.lost, bool)
         assert_type(lease.lease_id, str)

@@ -18,7 +18,7 @@ import msgspec
 
 from interlock.kernel.hold import RenewalTask, RenewalThread
 from interlock.sdk.flow import Flow, NothingRun, settled
-from interlock.sdk.hold import Held
+from interlock.sdk.held import Held
 from interlock.sdk.operations.jobs import cancel_job
 from interlock.sdk.operations.work import complete_job, fail_job, renew_job
 from interlock.sdk.outcomes import (

@@ -63,7 +63,7 @@ def touch(
 ) -> Flow[Touched]:
     """Report that you changed a target to `version`: an etag, a digest or a number of your own.
 
-    With `previous_version`, the one you started from, a change by another caller in between is noticed. Whoever holds
+    With `previous_version`, the one you started from, a change by another caller in between is noticed. The holder of
     a lease on the target is told, and `conflict_id` names the conflict. A holder whose lease was acquired in a session
     names it here too (default: that of the client); if not, the touch counts as the holder's, and `held_in_session`
     names the session.
