@@ -9,13 +9,16 @@ import pytest
 
 from interlock import Interlock
 from tests.examples.shown_script import ShownScript, blocks_of
+from tests.harness.installation import Installation
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 
 
-def test_two_sessions_and_a_person_share_a_repository_as_the_page_says(tmp_path: Path) -> None:
+def test_two_sessions_and_a_person_share_a_repository_as_the_page_says(
+    tmp_path: Path, installed: Installation
+) -> None:
     script = ShownScript.of_page(HOWTO / "share-a-repository.md", "shell")
-    run = script.run(tmp_path)
+    run = script.run(tmp_path, installed.env(tmp_path))
     assert not run.failed, f"{run.failed}\n{run.text}"
     assert not run.lacks(script.printed), run.text
     with Interlock(store=f"sqlite:///{tmp_path}/billing/.interlock/interlock.db") as il:
@@ -35,9 +38,11 @@ ROWS = 6
 
 
 @pytest.mark.parametrize("block", blocks_of(GATE, "console"), ids=lambda block: block.splitlines()[1][6:40])
-def test_a_program_of_the_gate_does_and_prints_what_the_page_shows(block: str, tmp_path: Path) -> None:
+def test_a_program_of_the_gate_does_and_prints_what_the_page_shows(
+    block: str, tmp_path: Path, installed: Installation
+) -> None:
     script = ShownScript(block.splitlines())
-    run = script.run(tmp_path)
+    run = script.run(tmp_path, installed.env(tmp_path))
     assert not run.failed, f"{run.failed}\n{run.text}"
     assert not run.lacks(script.printed), run.text
 

@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.harness.processes import pick_port
-from tests.harness.server import clean_env
 
 HANG_SECONDS = 120
 _LINE = re.compile(r"^(?:#  |   ) (\S.*)$", re.MULTILINE)
@@ -60,8 +59,8 @@ class ShownScript:
         """All blocks of a page in one language, one after the other in one shell."""
         return cls([line for block in blocks_of(page, language) for line in block.splitlines()])
 
-    def run(self, folder: Path) -> Run:
-        """Run the commands in a folder. One ends with 0, or with what it says: `# ends with 1`."""
+    def run(self, folder: Path, env: Mapping[str, str]) -> Run:
+        """Run the commands in a folder, in this environment. One ends with 0, or with what it says: `# ends with 1`."""
         port = str(pick_port())
         script = [f'wait_until() {{ {sys.executable} {PACE} "$1" {port}; }}', "set -m"]
         for number, shown in enumerate(self.commands):
@@ -74,7 +73,7 @@ class ShownScript:
             f'for job in $(jobs -p | tail -n +2); do wait $job; echo "99 $?" >> {folder}/exits; done'
         )
         (folder / "shown.sh").write_text("\n".join(script) + "\nkill %1; wait %1\n")
-        text = _at_a_terminal(folder, {"INTERLOCK_PORT": port, "XDG_CONFIG_HOME": str(folder / "config")})
+        text = _at_a_terminal(folder, {**env, "INTERLOCK_PORT": port, "TERM": "dumb"})
         exits = [tuple(map(int, line.split())) for line in (folder / "exits").read_text().splitlines()]
         named = dict(enumerate(self.commands))
         return Run(text, [(named.get(which, "&"), code) for which, code in exits])
@@ -108,11 +107,10 @@ def _promised(command: str) -> int:
 
 def _at_a_terminal(folder: Path, env: Mapping[str, str]) -> str:
     """Run shown.sh at a pseudo-terminal, and answer what a person is asked."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     pid, terminal = pty.fork()
     if pid == 0:  # pragma: no cover - the shell replaces this process
         os.chdir(folder)
-        os.execvpe("bash", ["bash", "shown.sh"], clean_env({**env, "PATH": path, "TERM": "dumb"}))
+        os.execvpe("bash", ["bash", "shown.sh"], env)
     seen, answered = "", 0
     until = time.monotonic() + HANG_SECONDS
     try:
