@@ -124,6 +124,7 @@ def test_what_a_holder_does_in_its_block_is_seen_by_the_next(left: Interlock, ri
         held.hand_off(checkpoint={"done": ["renamed", "tests"]})
         assert held.lost
     with right.lease(RESOURCE) as held:
+        held.renew()  # whose answer does not tell of the predecessor
         assert held.predecessor is not None
         assert held.predecessor.checkpoint is not None
         assert held.predecessor.checkpoint.done == ["renamed", "tests"]
