@@ -61,7 +61,7 @@ class Apart(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether there are others."""
+        """Whether there are other callers who would have to wait."""
         ...
 
     async def run(self, tenant: str, weight: int, function: Callable[..., T], *arguments: Any) -> T:
@@ -288,7 +288,7 @@ def _check_role(operation: Operation[C, S, Any, Any], caller: C) -> None:
 
 
 def _as_told_by(operation: Operation[Any, Any, Any, Any] | None, refused: Problem) -> Problem:
-    """Where not to know is an answer of its own, a store that is locked cannot be asked any more than a silent one."""
+    """Answer with the operation's own code for "unavailable", both when the store is silent and when it is locked."""
     if operation is None or operation.unavailable == "store_unavailable":
         return refused
     if refused.code not in ("store_unavailable", "lock_busy"):

@@ -80,7 +80,7 @@ async def approve(call: Asked[None, wire.ApproveBody]) -> Answer:
 
 
 async def approve_by_id(call: Asked[None, wire.ApproveBody], job_id: str) -> Answer:
-    """Approve a job that the path names in whichever way."""
+    """Approve a job, by its id or as a step of a run."""
     body = call.body
     command = ApproveJob(
         caller=caller_of(call),
@@ -313,7 +313,7 @@ _DECISIONS = (
     "already_approved", "already_rejected", "approval_expired", "not_actionable",
     "self_approval", "not_eligible", "people_only", "forbidden", "lock_busy",
 )  # fmt: skip
-# All that may stand against a yes, also to a step of a workflow.
+# Every problem that an approve can end in, including that of a workflow's step.
 APPROVAL_PROBLEMS = (
     *_DECISIONS, "snapshot_changed", "job_changed", "hash_mismatch", "target_changed", "policy_unavailable",
 )  # fmt: skip

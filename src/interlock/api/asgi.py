@@ -341,7 +341,7 @@ class _Incoming:
 
     @property
     def is_withheld(self) -> bool:
-        """Whether a client asked before it sent a body, and was not told to: what it sends next would be misread."""
+        """Whether a client waits to be told to send its body (`Expect`): what it sends next would be misread."""
         return self.has_body and not self._is_read and self._is_held_back
 
 
@@ -457,7 +457,7 @@ async def _left(receive: Receive) -> None:
 
 
 async def _hear_out(receive: Receive) -> None:
-    """Drop what still comes of a body that is refused.
+    """Read and drop the rest of a refused body.
 
     A connection that is closed over unread input is reset, and a client that reads only once it has sent everything
     would not get its answer.

@@ -195,7 +195,7 @@ async def departure(request: Request) -> AsyncGenerator[asyncio.Event]:
 
 
 async def sleep(seconds: float, woken: Subscription | Place, gone: asyncio.Event) -> None:
-    """Until woken, until the client leaves, or for so long."""
+    """Wait until woken, until the client leaves, or until the time has passed."""
     waits = [asyncio.create_task(woken.wait(seconds)), asyncio.create_task(gone.wait())]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED, timeout=seconds)

@@ -159,7 +159,7 @@ class _Watched:
         return f"{retry}id: {self._after}\n\n".encode() if self._begins_now else retry.encode()
 
     async def _gap(self) -> bytes | None:
-        """Word that events between the client's position and the oldest kept one are no longer here."""
+        """Tell the client that the events between its position and the oldest kept one are gone."""
         # If none is kept, the next one will be the oldest.
         oldest = await queries.oldest(self._service.store) or self._head + 1
         if not self._after or oldest <= self._after + 1:
@@ -184,7 +184,7 @@ class _Watched:
         checked_at = monotonic()
         while not reader.is_over:
             taken = await reader.take(HEARTBEAT_SECONDS)
-            # A session that is over is over at once: what happens from then on is not for its browser.
+            # A session ends at once: its browser gets none of the events after that.
             if taken and self._caller.caller.session_id and not await self._is_known():
                 return
             for placed in taken:

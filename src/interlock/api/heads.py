@@ -111,8 +111,9 @@ _ONLY_ASKING = frozenset({"/api/v1/policy/evaluate", "/api/v1/policy/simulate"})
 async def authenticate(request: Request, service: Service) -> Known:
     """The caller behind a request's key. Calls that the kernel decides are checked again there.
 
-    It is asked when only the head of a request is there, so that nobody's body is kept but a known caller's. What
-    the kernel has no room for is refused first: in an overload a no must cost next to nothing.
+    The key is checked when only the head of a request is there, so only a known caller's body is kept. If the
+    kernel's queue has no room, the request is refused before that: in an overload a refusal must cost almost
+    nothing.
     """
     deciding = request.method not in ("GET", "HEAD") and request.path not in _ONLY_ASKING
     if deciding:
@@ -123,7 +124,7 @@ async def authenticate(request: Request, service: Service) -> Known:
 
 
 def presented_key(request: Request) -> str:
-    """The key that came with a request; two different ones are as good as none."""
+    """The key that came with a request; None if there are two different ones."""
     keys = presented_keys(request)
     if len(keys) != 1:
         raise Unauthenticated("two different keys were sent" if keys else "no key was sent")

@@ -157,9 +157,10 @@ def _unsealed(call: Asked[None, wire.IssueKeyBody], kept: KeptKey) -> str:
 
 
 def sealing_secret(call: Asked[Any, Any]) -> str:
-    """What a repeat brings along and the store has only a digest of: the caller's own credential and the request's key.
+    """What seals a kept secret: the caller's own credential and the request's key.
 
-    The owner of an embedded store's file has no key; then it is the server's secret, if there is one.
+    A repeat presents both, and the store has only their digests. The owner of an embedded store's file has no key;
+    then it is the server's secret, if there is one.
     """
     caller = call.caller.caller
     has_key = caller.key_id is not None or caller.session_id is not None

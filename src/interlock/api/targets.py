@@ -61,7 +61,7 @@ def _target_key_of(call: Asked[Any, Any]) -> str:
 
 
 async def read(call: Asked[None, None]) -> Reply:
-    """A target need not have been touched to be shown: a caller may hold it or wait for it."""
+    """Show a target, even one that nobody has touched: a caller may hold it or wait for it."""
     store, tenant, key = call.services.store, call.caller.tenant, _target_key_of(call)
     now = call.services.now()
     target = await queries.read_target(store, tenant, key)

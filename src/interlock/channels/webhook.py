@@ -36,7 +36,8 @@ CONNECTIONS_MAX = 8
 USER_AGENT = "interlock-webhook/1"
 
 _IDLE_SECONDS = 30.0
-# The exchange has its own clock, which says better what was missing; the relay's ends what is stuck besides.
+# The exchange has its own time limit, and its error says what was missing. The relay's limit is only for what
+# is stuck elsewhere.
 _SPARE_SECONDS = 1.0
 
 
@@ -199,10 +200,10 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
 
 
 class _Connection(httpcore2.AsyncNetworkStream):
-    """A connection that is closed also if the encryption of it is broken off.
+    """A connection that is closed even if its TLS handshake is cancelled.
 
-    The library closes it only after an error. A receiver that never answers the handshake would otherwise cost
-    one open socket an attempt: the clock ends the attempt by cancelling it.
+    The library closes it only after an error. A receiver that never answers the handshake would otherwise leave one
+    open socket per attempt, because the time limit ends an attempt by cancelling it.
     """
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:

@@ -162,7 +162,7 @@ class Place:
 
     def __exit__(self, *exc: object) -> None:
         self._all.leave(self)
-        if self.is_called:  # Called, and gone before it looked: another one should look.
+        if self.is_called:  # It was woken and left before it looked, so another one should look.
             self.pass_on(1)
 
     def hear(self, topic: str) -> None:

@@ -39,7 +39,7 @@ _CATCH_UP_MAX = 100
 
 
 class Reader:
-    """What one reader has not taken yet. `start` is the position from which on it misses nothing."""
+    """The events that one reader has not taken yet. It misses nothing from the position `start` on."""
 
     def __init__(self, tenant: str, types: tuple[str, ...], start: int, buffered_max: int) -> None:
         self.tenant = tenant
@@ -63,11 +63,11 @@ class Reader:
         self._arrived.set()
 
     def nudge(self) -> None:
-        """Have the reader look up, with or without events."""
+        """Wake the reader, with or without events."""
         self._arrived.set()
 
     def end(self) -> None:
-        """The server stops; return with the events that are there."""
+        """Tell the reader that the server stops; it returns with the events that are there."""
         self.is_over = True
         self._arrived.set()
 
@@ -176,7 +176,7 @@ class EventFeed:
                     await self._rest(pause)
 
     def _tell_cut_off(self, *, is_cut_off: bool) -> None:
-        """Note whether the store is away, and have the readers look up if that is new."""
+        """Note whether the store is unavailable, and wake the readers if that is new."""
         if is_cut_off != self.is_cut_off:
             self.is_cut_off = is_cut_off
             for reader in self._every_reader():
@@ -194,7 +194,8 @@ class EventFeed:
         sequenced = await self._sequence()
         page = await self._pass_on()
         if sequenced == queries.BUSY:
-            # Another server gives positions just now, perhaps too early to have seen what woke this one.
+            # Another server is giving positions now, and may have looked too early for the event that woke this
+            # one.
             return _BUSY_SECONDS
         if page == PAGE:
             return 0.0

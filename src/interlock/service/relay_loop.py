@@ -276,7 +276,7 @@ class RelayLoop:
         return found.mark
 
     async def _rest(self, channel: Channel, outcome: TryAgain | GiveUp) -> float:
-        """Keep why the destination takes nothing, and try again a little later each time."""
+        """Store why the destination takes nothing, and wait a little longer before each new attempt."""
         relay, backoff = self._held.relay, channel.limits.backoff
         asked_seconds = outcome.after_seconds if isinstance(outcome, TryAgain) else 0.0
         seconds = backoff.rest(relay.failures + 1, 0.0, asked_seconds=asked_seconds)
@@ -345,7 +345,7 @@ class HeldRelay:
         kept: tuple[Delivery, ...] = (),
         trouble: Trouble | None = None,
     ) -> None:
-        """Keep what a round came to."""
+        """Store the result of a round."""
         relay = self.relay
         await self._run(
             SettleDeliveries(
@@ -385,7 +385,7 @@ class HeldRelay:
 async def holding(
     kernel: Kernel, tenant: str, relay_id: str, *, holder: str, lease_seconds: float
 ) -> AsyncGenerator[HeldRelay]:
-    """Take a relay, keep it inside the block, and release it. Raises the refusal if it is not to be had."""
+    """Take a relay, keep it inside the block, and release it. Raises the refusal if it cannot be taken."""
     lease = timedelta(seconds=lease_seconds)
     sent_at = time.monotonic()
     taken = await kernel.run(TakeRelay(tenant=tenant, relay_id=relay_id, holder=holder, lease=lease))

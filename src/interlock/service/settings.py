@@ -264,7 +264,8 @@ class BadSetting(Exception):
     """A setting cannot be used; the message names it and says what is allowed."""
 
 
-# A hundred years, and one: a longer time may end after the last date that can be written.
+# A hundred years of days, and one year of seconds: a longer time may end after the last date that can be
+# written.
 _DAYS_MAX = 36_500
 _REST_SECONDS_MAX = 365 * 86_400
 _CHOICES: Mapping[str, tuple[object, ...]] = {
@@ -388,7 +389,7 @@ def _check(settings: Settings) -> None:
 
 
 def _mistakes(values: Mapping[str, Any]) -> Iterator[str]:
-    """Say what each setting must be that is not."""
+    """Name each setting that cannot be used, and say what it must be."""
     for name, choices in _CHOICES.items():
         if values[name] not in choices:
             *most, last = map(str, choices)

@@ -39,7 +39,7 @@ class LocatedFault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceInvalid(ValueError):
-    """The text is not what it is to be; `errors` lists all that is wrong, top down."""
+    """The text is not valid; `errors` lists every error, from top to bottom."""
 
     def __init__(self, errors: Iterable[LocatedFault]) -> None:
         """Carry at least one error, in the order of the text, and only the first at each place."""

@@ -12,7 +12,7 @@ from msgspec import inspect
 
 from interlock.kernel.codec.strict import FAULTS_MAX, Fault, pointer
 
-# How the reason begins if a text has signs in it that it cannot have.
+# How the reason begins if a text has characters that it must not have.
 MISSPELT = "cannot be spelled so"
 
 _LOCATION = re.compile(r" - at (`key` in )?`\$([^`]*)`$")
@@ -43,7 +43,7 @@ _Steps: TypeAlias = tuple[str | int | None, ...]  # names, indices, and None for
 
 
 class _Complaint(NamedTuple):
-    """What msgspec says, and of where: it does not tell the entries of an object apart."""
+    """msgspec's message, and the place that it names. The place does not say which entry of an object it is."""
 
     what: str
     steps: _Steps
@@ -61,7 +61,7 @@ def _read(message: str) -> _Complaint:
 
 
 def _faults(complaint: _Complaint, value: Any, shape: type[Any], at: _Steps) -> Iterator[Fault]:
-    """All that is wrong where `complaint` found the first, each by its own name; `value` stands at the steps `at`."""
+    """Every fault at the place of `complaint`, each with its own path; `value` is what stands at the steps `at`."""
     rest = complaint.steps[len(at) :]
     if None not in rest and not complaint.is_key:
         yield _fault(complaint._replace(steps=at + rest), shape)
@@ -79,7 +79,7 @@ def _faults(complaint: _Complaint, value: Any, shape: type[Any], at: _Steps) -> 
 
 
 def _entries(value: Any, steps: _Steps) -> dict[str, Any]:
-    """The object at `steps` inside `value`; an empty one if there is none, for a field may be called like a place."""
+    """The object at `steps` inside `value`; an empty one if `steps` lead to no object."""
     for step in steps:
         if isinstance(value, dict):
             value = cast("dict[object, Any]", value).get(step)

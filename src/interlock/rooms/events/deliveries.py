@@ -282,7 +282,7 @@ def trouble_of(relay: Relay) -> Trouble | None:
 
 
 def hastened(waiting: Sequence[Delivery], tried: Iterable[Delivery], now: datetime) -> list[Delivery]:
-    """What rests for an outage that is over, due at once."""
+    """The deliveries that rest because of an outage that is over, now due at once."""
     touched = {delivery.subject for delivery in tried}
     firsts: dict[str, Delivery] = {}
     for delivery in waiting:

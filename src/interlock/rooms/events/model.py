@@ -115,7 +115,7 @@ class Delivery(Record, frozen=True, kw_only=True):
 
 
 def delivery_id(webhook: str, event_id: str) -> str:
-    """One delivery a webhook and event, however often they meet."""
+    """The id of the one delivery of an event to a webhook, however often it is tried."""
     return f"{webhook}.{event_id}"
 
 

@@ -435,7 +435,7 @@ def _own_session(caller: Caller) -> tuple[Any, ...]:
     return () if caller.session_id is None else (SESSIONS.key(caller.tenant, caller.session_id),)
 
 
-# Of an audit entry: the tenant, who did it, and whom it is about.
+# The fields of an audit entry: the tenant, who did it, and whom it is about.
 _Subject = tuple[str, str, str]
 
 

@@ -373,7 +373,7 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
 class RejectJob(Command[Decided], frozen=True, kw_only=True):
     """One person's no, which decides at once, whatever the policy has become.
 
-    Who says which version they saw says no to that one alone; without a hash, it is a no to any.
+    With a hash, only that version is rejected; without one, any version is.
     """
 
     caller: Caller

@@ -135,7 +135,7 @@ def give_up(world: World, job: Job, by: Caller | None, action: str, end: LeaseEn
 
 
 def end_lease(job: Job, end: LeaseEnd) -> JobLease | None:
-    """The job's lease, marked with how it ended: so a repeat of the ending call differs from a late one."""
+    """The job's lease, marked with how it ended, so that a repeat of the ending call can be told from a late one."""
     return msgspec.structs.replace(job.lease, ended=end) if job.lease else None
 
 

@@ -117,7 +117,7 @@ async def count_attention(store: Store, who: Principal, now: datetime) -> Attent
         soon += sum(each.job.ends_at is not None and each.job.ends_at <= now + SOON for each in found)
         if walk.is_over or waiting >= COUNTED_MAX:
             break
-    # Nothing that ends soon stands behind what is to be decided later than that.
+    # A request to be decided later than that does not end soon, and neither do those behind it.
     may_be_sooner = not walk.is_over and walk.after[0] <= micros(now + SOON)
     return Attention(
         waiting=min(waiting, COUNTED_MAX),
@@ -300,7 +300,7 @@ async def search_jobs(
         found = readable(JOBS, (row[0] for row in rows))
         is_last = not is_full and len(rows) < count
         if not found and not is_last:
-            count *= 2  # Not even where to go on can be read, so look further from here.
+            count *= 2  # The cursor cannot be read from these rows either, so look further from here.
             continue
         items += [
             job

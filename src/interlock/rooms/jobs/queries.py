@@ -272,7 +272,7 @@ async def read_takers(store: Store, job: Job) -> tuple[str, ...]:
 
 
 async def read_judging(store: Store, world: World, job: Job, approval: Approval) -> Judging | None:
-    """How to find out why the policy asked; None where no policy did, or it or the submitter is not known any more."""
+    """What is needed to find out why the policy asked; None if no policy did, or if it or the submitter is gone."""
     submitter = world.get(PRINCIPALS, job.tenant, job.submitted_by)
     if submitter is None or job.is_question:
         return None

@@ -262,7 +262,7 @@ def current_lease(
 def stale_lease_reads(
     world: World, caller: Caller, lease_id: str, resource: str, fence: int, *, session: str | None = None
 ) -> Reads:
-    """What a stale fence is recorded in, if this one looks stale; an owner in good standing pays nothing."""
+    """The records for a stale fence, if this one looks stale; a current owner loads nothing more."""
     lease = world.get(LEASES, caller.tenant, lease_id)
     if lease is None or lease.resource != resource or _holds(world, caller, lease, fence, session):
         return NOTHING

@@ -141,7 +141,7 @@ class _Scope(NamedTuple):
     extents: dict[int, Extent]
 
     def extent_of(self, value: object) -> Extent:
-        """To measure a large payload takes as long as to read it, and an expression may name it a hundred times."""
+        """The extent of a value, measured once: that takes as long as reading it, and it may be named often."""
         measured = self.extents.get(id(value))
         if measured is None:
             measured = self.extents[id(value)] = extent_of(value)
