@@ -20,7 +20,7 @@ from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery, id_cursor
 from interlock.api.problem import invalid
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.codec.strict import Fault as FieldFault
+from interlock.kernel.codec.strict import JsonFault as FieldFault
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import Fault, LockBusy, StoreUnavailable
 from interlock.kernel.storage import StoreDown

@@ -27,7 +27,7 @@ from interlock.api.decoder import (
 from interlock.api.operations import Answer, Answered, C, Call, Operation, Reply, S
 from interlock.api.problem import MEDIA_TYPE as PROBLEM_JSON
 from interlock.api.problem import ProblemError, invalid, problem, problem_response, retry_after
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.kernel.ids import new_id
 from interlock.service.logs import Log
 from interlock.service.metrics import Registry
@@ -263,7 +263,7 @@ def _check_ids(operations: tuple[Operation[Any, Any, Any, Any], ...]) -> None:
 
 def _unrouted(error: NoRoute | MethodNotAllowed | NotDecodable) -> ProblemError:
     if isinstance(error, NotDecodable):
-        return invalid(Fault("path", str(error)))
+        return invalid(JsonFault("path", str(error)))
     if isinstance(error, MethodNotAllowed):
         return ProblemError(problem("method_not_allowed", str(error)), (("allow", error.allowed),))
     hint = (

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from interlock.api.approval_facts import ASKERS, Facts, read_facts, viewers_view
+from interlock.api.approval_facts import ASKERS, RequestFacts, read_facts, viewers_view
 from interlock.api.calls import JOB_ID, Asked, caller_of, decide
 from interlock.api.jobs import approval_view, evidence_view, job_fields, whole_view
 from interlock.api.operations import Answer, Operation, Reply
@@ -18,7 +18,7 @@ from interlock.api.problem import invalid
 from interlock.api.problems import code_of
 from interlock.api.targets import touch_views
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.codec.strict import Fault as Flaw
+from interlock.kernel.codec.strict import JsonFault as Flaw
 from interlock.kernel.refusal import Fault, Next, Refusal
 from interlock.kernel.world import World
 from interlock.rooms.identity.refusals import NotFound
@@ -233,7 +233,7 @@ def request_view(
     foreseen: Foreseen,
     drift: wire.Drift,
     target: Target | None,
-    facts: Facts,
+    facts: RequestFacts,
     said: Sequence[Remark],
     now: datetime,
 ) -> wire.ApprovalRequest:

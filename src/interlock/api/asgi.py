@@ -37,7 +37,7 @@ from interlock.api.heads import (
 )
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.console.app import Console
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.rooms.events.addresses import Allowed, read_networks
 from interlock.service.keyring import Known
 from interlock.service.logs import Form, Level, Log
@@ -446,7 +446,7 @@ def _joined(scope: Scope, name: bytes) -> str:
 
 def _part(message: Message) -> tuple[bytes, bool]:
     if message["type"] == "http.disconnect":
-        raise invalid(Fault("", "the body broke off; send as much as its head announces"))
+        raise invalid(JsonFault("", "the body broke off; send as much as its head announces"))
     return message.get("body", b""), not message.get("more_body", False)
 
 

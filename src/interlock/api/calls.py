@@ -14,7 +14,7 @@ import msgspec
 from interlock.api.app import encode
 from interlock.api.operations import Answer, Call, Reply
 from interlock.api.problem import invalid
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.kernel.idempotency import Once, Rendered
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
@@ -54,7 +54,7 @@ def named(call: Call[Any, Any, Any, Any], parameter: str, kind: Any, reason: str
     try:
         return msgspec.convert(call.path[parameter], kind)
     except msgspec.ValidationError:
-        raise invalid(Fault(f"path/{parameter}", reason)) from None
+        raise invalid(JsonFault(f"path/{parameter}", reason)) from None
 
 
 async def decide(

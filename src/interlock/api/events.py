@@ -13,7 +13,7 @@ from interlock.api.calls import Asked
 from interlock.api.jobs import READERS
 from interlock.api.operations import Media, Operation, Query, Reply
 from interlock.api.problem import invalid
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.kernel.refusal import Overloaded
 from interlock.kernel.storage import StoreDown
 from interlock.rooms.events import queries
@@ -25,7 +25,7 @@ from interlock.rooms.events.cloud_events import (
     read_types,
     wants,
 )
-from interlock.rooms.events.model import Placed
+from interlock.rooms.events.model import PlacedEvent
 from interlock.rooms.identity.model import API_KEYS, PRINCIPALS
 from interlock.rooms.identity.queries import find_session
 from interlock.rooms.identity.rules import why_over
@@ -112,7 +112,7 @@ async def _page(call: Asked[EventsQuery, None], types: tuple[str, ...]) -> wire.
     return _rendered(wanted, last.position if last else query.after)
 
 
-def _rendered(found: list[Placed], next_after: int) -> wire.EventPage:
+def _rendered(found: list[PlacedEvent], next_after: int) -> wire.EventPage:
     items = tuple(cloud_event(each.event, each.position) for each in found)
     return wire.EventPage(items=items, next_after=next_after)
 
@@ -226,7 +226,7 @@ class _Watched:
         return any(role in READERS for role in found.principal.roles)
 
 
-def _block(placed: Placed) -> bytes:
+def _block(placed: PlacedEvent) -> bytes:
     data = cloud_json(placed.event, placed.position)
     return f"id: {placed.position}\nevent: {PREFIX}{placed.event.type}\ndata: ".encode() + data + b"\n\n"
 
@@ -243,7 +243,7 @@ def _resumed(request: Request, after: int | None) -> int | None:
     if not last:
         return after
     if not (last.isascii() and last.isdigit() and len(last) < 17):
-        raise invalid(Fault("header/last-event-id", "is not an id of this stream; leave it out"))
+        raise invalid(JsonFault("header/last-event-id", "is not an id of this stream; leave it out"))
     return int(last)
 
 
@@ -251,14 +251,14 @@ def _check_known(after: int, head: int) -> None:
     """Refuse a position that was not given here: a client that waits behind it would miss earlier events."""
     if after > head:
         reason = f"is past {head}, the newest position here; it comes from another store"
-        raise invalid(Fault("query/after", reason))
+        raise invalid(JsonFault("query/after", reason))
 
 
 def _types(text: str | None) -> tuple[str, ...]:
     try:
         return read_types(text.split(",")) if text else ()
     except BadTypes as error:
-        raise invalid(Fault("query/types", str(error))) from None
+        raise invalid(JsonFault("query/types", str(error))) from None
 
 
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (

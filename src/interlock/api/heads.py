@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from interlock.api.problem import ProblemError, invalid, problem
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.rooms.identity.refusals import Unauthenticated
 from interlock.service.keyring import Known
 from interlock.service.service import Service
@@ -49,7 +49,7 @@ def read_headers(pairs: Sequence[tuple[bytes, bytes]], bytes_max: int = HEADER_B
         key, text = lower.decode("latin-1"), value.rstrip().decode("latin-1")
         if key in headers:
             if lower in _ONCE:
-                raise invalid(Fault(f"header/{key}", "appears twice; send it once"))
+                raise invalid(JsonFault(f"header/{key}", "appears twice; send it once"))
             # Over HTTP/2 a browser sends each of its cookies in a header of its own.
             text = f"{headers[key]}{'; ' if key == 'cookie' else ', '}{text}"
         headers[key] = text
@@ -63,7 +63,7 @@ def check_length(headers: Mapping[str, str], bytes_max: int) -> None:
     """Refuse a body that is announced as too large, before a byte of it is read."""
     announced = headers.get("content-length", "0")
     if not (announced.isascii() and announced.isdigit()):
-        raise invalid(Fault("header/content-length", "must be a number of bytes"))
+        raise invalid(JsonFault("header/content-length", "must be a number of bytes"))
     if len(announced) > 15 or int(announced) > bytes_max:
         raise too_large(bytes_max)
 
@@ -74,11 +74,11 @@ def check_framing(headers: Mapping[str, str], http_version: str) -> None:
     It is the connection's last: where that other reader would see the next request begin, nobody knows.
     """
     if headers.get("transfer-encoding", "chunked").lower() != "chunked":
-        raise _last(invalid(Fault("header/transfer-encoding", "must be chunked and nothing else")))
+        raise _last(invalid(JsonFault("header/transfer-encoding", "must be chunked and nothing else")))
     if "transfer-encoding" in headers and "content-length" in headers:
-        raise _last(invalid(Fault("header/content-length", "must not stand beside transfer-encoding")))
+        raise _last(invalid(JsonFault("header/content-length", "must not stand beside transfer-encoding")))
     if http_version == "1.1" and not headers.get("host"):  # granian hands an absent one on as an empty one
-        raise _last(invalid(Fault("header/host", "is missing; HTTP/1.1 asks for it")))
+        raise _last(invalid(JsonFault("header/host", "is missing; HTTP/1.1 asks for it")))
 
 
 def announced_bytes(headers: Mapping[str, str]) -> int:
@@ -101,7 +101,7 @@ def read_target(path: bytes, query: bytes) -> tuple[str, str]:
     try:
         return path.decode("ascii"), query.decode("ascii")
     except UnicodeError:
-        raise invalid(Fault("path", "holds bytes beyond ASCII; percent-encode them")) from None
+        raise invalid(JsonFault("path", "holds bytes beyond ASCII; percent-encode them")) from None
 
 
 # These are asked by POST, but nothing is decided, so no transaction checks the key again.

@@ -15,7 +15,7 @@ from interlock.api.problem import ProblemError, problem
 from interlock.kernel.codec.sealing import CannotUnseal, seal, unseal
 from interlock.kernel.refusal import Next
 from interlock.rooms.identity import queries
-from interlock.rooms.identity.keys import NewKey, NewSecret, make_key, make_secret, token_of
+from interlock.rooms.identity.keys import NewApiKey, NewSecret, make_key, make_secret, token_of
 from interlock.rooms.identity.model import (
     PRINCIPALS,
     ApiKey,
@@ -135,7 +135,7 @@ async def who_am_i(call: Asked[None, None]) -> Reply:
     return Reply(200, _principal_view(call.caller.who))
 
 
-def _kept_key(call: Asked[None, wire.IssueKeyBody], stored: Principal, key: NewKey) -> KeptKey:
+def _kept_key(call: Asked[None, wire.IssueKeyBody], stored: Principal, key: NewApiKey) -> KeptKey:
     secret = sealing_secret(call)
     sealed = seal(key.text.encode(), secret, purpose=_PURPOSE, about=key.id) if secret else None
     return KeptKey(principal=stored.id, tenant=stored.tenant, key_id=key.id, sealed=sealed)

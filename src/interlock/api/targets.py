@@ -11,12 +11,12 @@ from interlock.api.jobs import READERS, version_text
 from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery
 from interlock.api.problem import invalid
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.rooms.conflicts.queries import list_open_conflicts_of
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs import queries
 from interlock.rooms.jobs.model import Job, JobState
-from interlock.rooms.jobs.touches import Change, TouchTarget, TouchTargets
+from interlock.rooms.jobs.touches import TargetChange, TouchTarget, TouchTargets
 from interlock.rooms.leases.model import Lease
 from interlock.rooms.targets.model import Target, Touch
 from interlock.service.keyring import Known
@@ -44,7 +44,7 @@ async def touch_many(call: Asked[None, wire.TouchesBody]) -> Answer:
     for place, key in enumerate(keys):
         if key in keys[:place]:
             raise invalid(
-                Fault(f"/changes/{place}/key", "appears twice; report each target once, at its newest")
+                JsonFault(f"/changes/{place}/key", "appears twice; report each target once, at its newest")
             )
     command = TouchTargets(caller=caller_of(call), changes=tuple(_change(each.key, each) for each in changes))
     return await decide(
@@ -101,9 +101,9 @@ def touch_views(target: Target | None) -> tuple[wire.Touch, ...]:
     return tuple(_touch_view(each) for each in target.touches) if target else ()
 
 
-def _change(key: str, body: wire.TouchBody) -> Change:
+def _change(key: str, body: wire.TouchBody) -> TargetChange:
     previous = body.previous_version
-    return Change(
+    return TargetChange(
         key=key,
         version=version_text(body.version),
         based_on=None if previous is None else version_text(previous),

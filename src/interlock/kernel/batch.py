@@ -69,7 +69,7 @@ class Pending:
             self.future.set_result(outcome)
 
 
-class Waiting:
+class CommandQueue:
     """Pending commands in arrival order. Only new commands are bounded: accepted ones may come back.
 
     A command whose budget is spent leaves through `spent`, which answers it. Lanes that are idle at the same

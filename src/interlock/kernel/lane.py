@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from interlock.kernel.batch import Batch, Pending, Waiting
+from interlock.kernel.batch import Batch, CommandQueue, Pending
 from interlock.kernel.clock import StoreTime
 from interlock.kernel.computation import Compute
 from interlock.kernel.record import Reads
@@ -42,7 +42,7 @@ from interlock.kernel.world import NewId
 _RETRY_SECONDS = (0.1, 30.0)
 
 
-class Trouble:
+class StoreTrouble:
     """Since when the store is locked as a whole, or does not answer, and why. A commit ends either."""
 
     def __init__(self) -> None:
@@ -123,8 +123,8 @@ class LaneParts(msgspec.Struct, frozen=True, kw_only=True):
     """What every lane of a kernel shares."""
 
     store: BatchStore
-    waiting: Waiting
-    trouble: Trouble
+    waiting: CommandQueue
+    trouble: StoreTrouble
     wakes: Wakes
     observer: BatchObserver
     store_time: StoreTime

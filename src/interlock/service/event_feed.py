@@ -18,7 +18,7 @@ from interlock.kernel.storage import Store, StoreDown
 from interlock.kernel.wakes import Wakes
 from interlock.rooms.events import queries
 from interlock.rooms.events.cloud_events import wants
-from interlock.rooms.events.model import EVENTS_TOPIC, POSITIONS_TOPIC, Placed, events_topic
+from interlock.rooms.events.model import EVENTS_TOPIC, POSITIONS_TOPIC, PlacedEvent, events_topic
 from interlock.rooms.events.queries import News
 from interlock.service.metrics import Registry
 
@@ -48,10 +48,10 @@ class Reader:
         self.is_over = False
         self._types = types
         self._most = buffered_max
-        self._buffer: deque[Placed] = deque()
+        self._buffer: deque[PlacedEvent] = deque()
         self._arrived = asyncio.Event()
 
-    def offer(self, placed: Placed) -> None:
+    def offer(self, placed: PlacedEvent) -> None:
         """Add an event, unless the buffer is full: then the reader is overrun, and gets no more."""
         if self.is_overrun or placed.position <= self.start or not wants(self._types, placed.event.type):
             return
@@ -71,7 +71,7 @@ class Reader:
         self.is_over = True
         self._arrived.set()
 
-    async def take(self, timeout_seconds: float) -> list[Placed]:
+    async def take(self, timeout_seconds: float) -> list[PlacedEvent]:
         """The new events, as soon as there are any; none once the time has passed."""
         if not self._buffer and not self.is_overrun and not self.is_over:
             with contextlib.suppress(TimeoutError):

@@ -14,7 +14,7 @@ from interlock.rooms.identity.model import PrincipalKind, Role
 from interlock.rooms.jobs.claims import CLAIM_MAX
 from interlock.rooms.jobs.holds import LEASE_SECONDS_DEFAULT, LEASE_SECONDS_MAX
 from interlock.rooms.jobs.model import Executor
-from interlock.rooms.leases.model import Mode
+from interlock.rooms.leases.model import LeaseMode
 from interlock.rooms.policy.action import Priority
 from interlock.rooms.workflows.model import StepKind
 from interlock.wire.effects import BeginEffectBody, ResolveEffectBody
@@ -40,7 +40,7 @@ from interlock.wire.workflows import StepBody
         (IssueKeyBody, "roles", Role),
         (SetPrincipalBody, "roles", Role),
         (ActorBody, "kind", PrincipalKind),
-        (AcquireLeaseBody, "mode", Mode),
+        (AcquireLeaseBody, "mode", LeaseMode),
     ],
 )
 def test_a_body_takes_the_words_of_its_room(body: type[Body], field: str, words: type[StrEnum]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.codec.strict import Fault, JsonRefused, parse, pointer
+from interlock.kernel.codec.strict import JsonFault, JsonRefused, parse, pointer
 
 MALFORMED = [
     b"",
@@ -223,7 +223,7 @@ def test_every_fault_is_listed_in_the_order_of_the_text() -> None:
 def test_a_duplicate_key_is_named() -> None:
     with pytest.raises(JsonRefused) as refused:
         parse(b'{"a":1,"b":2,"a":3}')
-    assert refused.value.faults == (Fault("", "duplicate key 'a'; each key may appear once"),)
+    assert refused.value.faults == (JsonFault("", "duplicate key 'a'; each key may appear once"),)
 
 
 def test_the_number_of_faults_listed_is_bounded() -> None:
@@ -292,7 +292,7 @@ def test_no_bytes_raise_anything_but_a_refusal_with_a_reason(body: bytes) -> Non
     except JsonRefused as refused:
         faults = refused.faults
     else:
-        faults = (Fault("", "accepted"),)
+        faults = (JsonFault("", "accepted"),)
         assert _typed(json.loads(spelled)) == _typed(parse(body))
     assert faults
     assert all(fault.reason for fault in faults)

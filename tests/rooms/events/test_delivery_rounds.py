@@ -20,7 +20,7 @@ from interlock.rooms.events.deliveries import (
     plan_round,
     refused,
 )
-from interlock.rooms.events.model import BrokerMark, Delivery, DeliveryState, Event, Placed, Relay
+from interlock.rooms.events.model import BrokerMark, Delivery, DeliveryState, Event, PlacedEvent, Relay
 from interlock.rooms.events.signing import BadSecret, read_secret, signature, spell_secret
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -36,8 +36,8 @@ def delivery(
     )  # fmt: skip
 
 
-def placed(subject: str, position: int) -> Placed:
-    return Placed(position, Event(tenant="t", id=str(position), at=NOW, type="x", subject=subject))
+def placed(subject: str, position: int) -> PlacedEvent:
+    return PlacedEvent(position, Event(tenant="t", id=str(position), at=NOW, type="x", subject=subject))
 
 
 def relay(failures: int = 0, retry_in: float = 0) -> Relay:

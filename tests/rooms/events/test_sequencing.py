@@ -12,7 +12,7 @@ import pytest
 from interlock.kernel.refusal import CommandFailed
 from interlock.kernel.storage import Store
 from interlock.rooms.events import queries
-from interlock.rooms.events.model import Placed
+from interlock.rooms.events.model import PlacedEvent
 from tests.harness.soak import dose
 from tests.service.relay_service import TENANT, RelayService, Tell, relaying_service
 
@@ -151,12 +151,12 @@ async def passed_on(relay_service: RelayService, position: int) -> None:
             await asyncio.sleep(0.005)
 
 
-async def taken(reader: object, count: int) -> list[Placed]:
+async def taken(reader: object, count: int) -> list[PlacedEvent]:
     """The first `count` events of a reader."""
     from interlock.service.event_feed import Reader
 
     assert isinstance(reader, Reader)
-    found: list[Placed] = []
+    found: list[PlacedEvent] = []
     async with asyncio.timeout(30):
         while len(found) < count:
             found += await reader.take(1.0)

@@ -7,7 +7,7 @@ from typing import Any
 from interlock.rooms.identity.keys import digest_of
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.leases.acquisition import Acquired, AcquireLease
-from interlock.rooms.leases.model import LeaseHeld, Mode
+from interlock.rooms.leases.model import LeaseHeld, LeaseMode
 from tests.harness.in_process_api import InProcessApi, Seen
 
 NAMES = ("ann", "bob", "cyd")
@@ -74,7 +74,7 @@ class LeaseClient:
             caller=caller,
             lease_id=f"lse_{next(self._numbers)}",
             resource=resource,
-            mode=Mode(mode),
+            mode=LeaseMode(mode),
             ticket=ticket,
             ttl_seconds=ttl_seconds,
         )

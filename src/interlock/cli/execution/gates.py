@@ -15,8 +15,7 @@ from interlock.sdk.outcomes import Ambiguous, Conflict, Denied
 from interlock.service.local_kernel import LocalKernel
 
 if TYPE_CHECKING:
-    from interlock.rooms.jobs.effect_begin import BeginEffect
-    from interlock.rooms.jobs.effect_begin import Begun as BegunEffect
+    from interlock.rooms.jobs.effect_begin import BeginEffect, BegunEffect
     from interlock.sdk.client import Interlock
 
 

@@ -23,7 +23,7 @@ class Event(Record, frozen=True, kw_only=True):
     data: dict[str, Any] = {}
 
 
-class Placed(msgspec.Struct, frozen=True):
+class PlacedEvent(msgspec.Struct, frozen=True):
     """An event and its place among all events."""
 
     position: int

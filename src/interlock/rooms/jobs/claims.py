@@ -33,10 +33,10 @@ from interlock.rooms.jobs.model import (
     TRANSITIONS,
     Approval,
     ApprovalState,
-    GrantRef,
     Job,
     JobState,
     Requirement,
+    StandingGrantRef,
     Verdict,
 )
 from interlock.rooms.jobs.placement import request_people, requirement_of
@@ -420,7 +420,7 @@ def _covers(given: Requirement, asked: Requirement) -> bool:
     )
 
 
-def _is_permitted(job: Job, used: GrantRef, asked: Requirement) -> bool:
+def _is_permitted(job: Job, used: StandingGrantRef, asked: Requirement) -> bool:
     """Whether a standing grant was used for exactly this job, under requirements no weaker than those in force."""
     return used.job_hash == job.job_hash and _covers(used.requirement, asked)
 

@@ -37,9 +37,9 @@ from interlock.rooms.jobs.model import (
     JOBS,
     Approval,
     ApprovalState,
+    EscalationStep,
     Job,
     JobState,
-    Step,
 )
 from interlock.rooms.jobs.revisions import EditJob, RefreshApproval
 from interlock.rooms.jobs.withdrawal import has_voted, votes_without, withdrawable
@@ -315,7 +315,7 @@ def rules_asked(said: Evaluation, job: Job, approval: Approval) -> tuple[RuleAsk
 class Escalated(msgspec.Struct, frozen=True, kw_only=True):
     """A step of an escalation, when it opens or did, and whether it has happened."""
 
-    step: Step
+    step: EscalationStep
     at: datetime
     happened: bool
 

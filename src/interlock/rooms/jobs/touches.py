@@ -171,7 +171,7 @@ _JOBS_MAX = AFFECTED_MAX
 TOUCHERS = (Role.SUBMIT, Role.WORK, Role.REVIEW, Role.OPERATE, Role.ADMIN)
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class TargetChange(msgspec.Struct, frozen=True, kw_only=True):
     """One change of a target."""
 
     key: str
@@ -184,7 +184,7 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
     """Record that the caller changed a target. Reporting a version that is known already changes nothing."""
 
     caller: Caller
-    change: Change
+    change: TargetChange
 
     def reads(self) -> Reads:
         tenant, key = self.caller.tenant, self.change.key
@@ -286,7 +286,7 @@ class TouchTargets(Command[tuple[Target, ...]], frozen=True, kw_only=True):
     """Several touches as one decision, such as all paths of a commit. Each target may appear once."""
 
     caller: Caller
-    changes: tuple[Change, ...]
+    changes: tuple[TargetChange, ...]
 
     def reads(self) -> Reads:
         reads = NOTHING
@@ -320,7 +320,7 @@ def _parties(conflict: Conflict | None, version: str) -> dict[str, tuple[str, ..
     }
 
 
-def _overwritten(before: Target | None, change: Change, toucher: str) -> Touch | None:
+def _overwritten(before: Target | None, change: TargetChange, toucher: str) -> Touch | None:
     """The last touch by another actor, if this change was made without having seen it."""
     if before is None or not before.has_moved_from(change.based_on):
         return None

@@ -153,7 +153,7 @@ class ResumeLease(OwnLease[Lease], frozen=True, kw_only=True):
         return stored
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class CheckedLease(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a fence is current, for a sink that is about to write."""
 
     current: bool
@@ -162,7 +162,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     current_fence: int
 
 
-class CheckLease(Command[Checked], frozen=True, kw_only=True):
+class CheckLease(Command[CheckedLease], frozen=True, kw_only=True):
     """Tell a sink whether a fence is current, by the store's clock and in order with every other decision."""
 
     caller: Caller
@@ -175,10 +175,10 @@ class CheckLease(Command[Checked], frozen=True, kw_only=True):
         node = NODES.key(tenant, path_of(self.resource)[0])
         return caller_reads(self.caller) | Reads(own=(LEASES.key(tenant, self.lease_id),), see=(node,))
 
-    def decide(self, world: World) -> Checked:
+    def decide(self, world: World) -> CheckedLease:
         require(world, self.caller)
         lease = find_lease(world, self.caller.tenant, self.lease_id, self.resource)
-        return Checked(
+        return CheckedLease(
             current=lease.is_live_at(world.now) and lease.fence == self.fence,
             state=lease.state_at(world.now),
             lease=lease,

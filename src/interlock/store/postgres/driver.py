@@ -89,7 +89,7 @@ class Warned(Protocol):
     message: str
 
 
-class Session(Protocol):
+class PostgresConnection(Protocol):
     """One connection to PostgreSQL."""
 
     def execute(self, query: str, *args: object, timeout: float | None = None) -> Awaitable[str]: ...
@@ -111,7 +111,7 @@ class Session(Protocol):
     def terminate(self) -> None: ...
 
 
-async def connect(url: str, seconds: float) -> Session:
+async def connect(url: str, seconds: float) -> PostgresConnection:
     """A connection to the primary, with every setting that the store relies on.
 
     The hosts of the URL are tried in their order, each within its share of the time. The driver alone would spend
@@ -134,9 +134,9 @@ def each_host(url: str) -> list[str]:
     return [urlunsplit(parts._replace(netloc=f"{user}{at}{host}")) for host in hosts.split(",")]
 
 
-async def _connect_to(url: str, seconds: float, command_seconds: float) -> Session:
+async def _connect_to(url: str, seconds: float, command_seconds: float) -> PostgresConnection:
     session = cast(
-        "Session",
+        "PostgresConnection",
         await cast("Any", asyncpg).connect(
             url,
             timeout=seconds,
@@ -155,7 +155,9 @@ async def _connect_to(url: str, seconds: float, command_seconds: float) -> Sessi
     return session
 
 
-async def shares_backend(session: Session, another: Callable[[], Awaitable[Session]]) -> bool:
+async def shares_backend(
+    session: PostgresConnection, another: Callable[[], Awaitable[PostgresConnection]]
+) -> bool:
     """Whether a pooler lets other connections use this one's backend between two transactions.
 
     A pooler is recognised because it reports backend numbers of its own. If it shares backends, a second connection
@@ -178,7 +180,7 @@ async def shares_backend(session: Session, another: Callable[[], Awaitable[Sessi
         second.terminate()
 
 
-async def _backend(session: Session) -> int:
+async def _backend(session: PostgresConnection) -> int:
     return int(await session.fetchval("SELECT pg_backend_pid()"))
 
 
