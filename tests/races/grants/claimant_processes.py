@@ -14,7 +14,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from tests.harness.processes import kill_tree
 from tests.harness.reaper import reaper
 from tests.harness.server import clean_env
 
@@ -59,15 +58,13 @@ class Claimant:
         return json.loads(line)
 
     def close(self) -> None:
-        kill_tree(self.process.pid)
-        self.process.wait(30)
-        reaper().forget(self.process.pid)
+        reaper().end(self.process)
         for stream in (self.process.stdin, self.process.stdout):
             with contextlib.suppress(OSError):
                 stream.close() if stream else None
 
 
-class Crowd:
+class ClaimantProcesses:
     """Claimants at the given places, in turn."""
 
     def __init__(self, places: Sequence[tuple[str, str | None]], size: int = 8) -> None:

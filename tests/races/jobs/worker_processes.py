@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.harness.processes import kill_tree
 from tests.harness.reaper import reaper
 from tests.harness.server import clean_env
 from tests.races.jobs.worker_program import POISONED
@@ -57,9 +56,7 @@ class WorkerProcess:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        kill_tree(self.process.pid)
-        self.process.wait(30)
-        reaper().forget(self.process.pid)
+        reaper().end(self.process)
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self.process.pid, number)
