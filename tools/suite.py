@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     with ExitStack() as stack:
         beside = [stack.enter_context(_Beside(part)) for part in others]
         code = subprocess.run([*_pytest(), *shown], check=False).returncode
-        return code or max([part.end() for part in beside])
+        return max([code, *(part.end() for part in beside)])
 
 
 class _Beside:

@@ -330,7 +330,7 @@ def test_what_is_edited_while_the_command_looks_is_not_approved(
         return seen
 
     with monkeypatch.context() as patched:
-        patched.setattr(Interlock, "job", edited_at_once)
+        patched.setattr(Interlock, "get_job", edited_at_once)
         assert policy_terminal("approve", job["id"], *words).code == 1
     assert policy_terminal("job", job["id"], "--json").json["state"] == "APPROVAL"
 

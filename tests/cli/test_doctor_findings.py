@@ -185,9 +185,9 @@ def test_a_webhook_that_takes_nothing_is_wrong_and_what_it_missed_is_noted(
     findings = _until(policy_terminal, "webhooks", 2)
     assert [each["level"] for each in findings] == ["wrong", "note"]
     assert f"{hook} (http://127.0.0.1:1/hook) takes nothing: " in findings[0]["text"]
-    assert f"interlock webhooks test {hook}" in findings[0]["next_step"]
+    assert f"interlock webhook test {hook}" in findings[0]["next_step"]
     assert "dead letter" in findings[1]["text"]
-    assert findings[1]["next_step"] == f"interlock webhooks letters {hook}"
+    assert findings[1]["next_step"] == f"interlock webhook letters {hook}"
 
 
 def test_events_that_no_server_relays_are_wrong(policy_terminal: Terminal) -> None:

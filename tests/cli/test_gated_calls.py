@@ -73,7 +73,7 @@ def test_a_reviewer_is_told_who_will_run_it(policy_terminal: Terminal) -> None:
 def test_a_call_in_doubt_says_so_and_what_to_do(policy_terminal: Terminal, doubt: str) -> None:
     page = policy_terminal("job", doubt).out
     assert "whether it happened is not known" in page
-    assert f"interlock effect show call:{doubt}" in page
+    assert f"interlock effect call:{doubt}" in page
     assert " of 3" not in page  # its caller decides how often, not the count of attempts
     refused = policy_terminal("retry", doubt)
     assert refused.code != 0
@@ -87,7 +87,7 @@ def test_the_doctor_notes_calls_in_doubt_and_does_not_advise_to_retry_them(
 ) -> None:
     finding = one(policy_terminal, "calls")
     assert (finding["level"], doubt in finding["text"]) == ("note", True)
-    assert f"interlock effect show call:{doubt}" in finding["next_step"]
+    assert f"interlock effect call:{doubt}" in finding["next_step"]
     assert found(policy_terminal("doctor", "--json"), "dead letters") == []
 
 

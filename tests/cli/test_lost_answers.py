@@ -46,16 +46,18 @@ def key(server: InterlockServer) -> str:
     return server.create_key("payer", kind="agent", roles="submit,work").key
 
 
-@pytest.mark.parametrize("words", [("submit", "knowledge.read"), ("run", "start", "nightly")])
+@pytest.mark.parametrize(
+    ("words", "listing"), [(("submit", "knowledge.read"), "jobs"), (("run", "start", "nightly"), "runs")]
+)
 def test_what_takes_a_name_says_the_name_that_tells(
-    terminal: Terminal, server: InterlockServer, key: str, words: tuple[str, ...]
+    terminal: Terminal, server: InterlockServer, key: str, words: tuple[str, ...], listing: str
 ) -> None:
     with losing(server) as url:
         lost = terminal(*words, "--url", url, "--api-key", key, "--patience", "0s")
     told = lost.err.partition("the same command with ")[2].partition(" tells")[0].split()
     assert (lost.code, told[:1]) == (6, ["--key"]), lost.err
     again = terminal(*words, *told, "--url", server.url, "--api-key", key)
-    listed = terminal(words[0].replace("submit", "jobs"), "--url", server.url, "--api-key", key, "--json")
+    listed = terminal(listing, "--url", server.url, "--api-key", key, "--json")
     assert (again.code, len(listed.json["items"])) == (0, 1)
 
 

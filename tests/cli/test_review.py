@@ -113,11 +113,11 @@ def test_the_hash_that_was_shown_goes_with_the_answer(
 
         def edited_after_the_look(job_id: str) -> object:
             found = look(job_id)
-            monkeypatch.setattr(il, "approval", look)
+            monkeypatch.setattr(il, "get_approval", look)
             other.edit(job_id, {"amount_cents": 9999}, reason="more")
             return found
 
-        monkeypatch.setattr(il, "approval", edited_after_the_look)
+        monkeypatch.setattr(il, "get_approval", edited_after_the_look)
         sitting._answer(answer)  # pyright: ignore[reportPrivateUsage]
         assert sitting._request.payload == {"amount_cents": 9999}  # pyright: ignore[reportPrivateUsage]
         with pytest.raises(_Left):

@@ -16,6 +16,7 @@ from tests.harness.reaper import reaper
 Kind = Literal["nginx", "haproxy"]
 DEPLOY = Path(__file__).parents[2] / "deploy"
 START_SECONDS = 30
+_NGINX_SPOOLS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 # What a test cannot wait for is shortened; everything else is as shipped.
 SHORTER = {
     "client_header_timeout 10s": "client_header_timeout 2s",
@@ -40,6 +41,9 @@ class ReverseProxy:
         text = text.replace("127.0.0.1:8080", f"127.0.0.1:{self.port}")
         text = text.replace("127.0.0.1:8700", f"127.0.0.1:{upstream_port}")
         text = re.sub(r"pid /run/nginx.pid;", f"pid {self._folder}/pid; daemon off;", text)
+        # Debian's own places for what nginx spools belong to an installed package, and to root.
+        spools = (f"{what}_temp_path {self._folder}/{what};" for what in _NGINX_SPOOLS)
+        text = text.replace("http {\n", "\n".join(("http {", *spools, "")), 1) if kind == "nginx" else text
         self._config = self._folder / "config"
         self._config.write_text(text)
         self._process: subprocess.Popen[bytes] | None = None

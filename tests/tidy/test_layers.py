@@ -71,6 +71,7 @@ READ_BY_KEY = {
     "cli.execution.prepared": {"approved", "current"},
     "cli.execution.tasks": {"root.entries", "document"},
     "cli.grants": {"signed", "value"},
+    "cli.options": {"self._verbs.choices"},
     "cli.output": {"failed.problem"},
     "cli.policy": {"each.document"},
     "cli.touch": {"change"},

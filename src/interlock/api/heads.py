@@ -8,13 +8,16 @@ to the API.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.kernel.codec.strict import JsonFault
 from interlock.rooms.identity.refusals import Unauthenticated
-from interlock.service.keyring import Known
-from interlock.service.service import Service
 from interlock.wire.http import Request
+
+if TYPE_CHECKING:
+    from interlock.service.keyring import Known
+    from interlock.service.service import Service
 
 BODY_BYTES_MAX = 1024 * 1024
 HEADER_BYTES_MAX = 32 * 1024
