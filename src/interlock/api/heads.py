@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from interlock.service.keyring import Known
     from interlock.service.service import Service
 
-BODY_BYTES_MAX = 1024 * 1024
 HEADER_BYTES_MAX = 32 * 1024
 HEADERS_MAX = 256
 

@@ -11,8 +11,6 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-# JSON numbers are whole and exact up to here.
-FENCE_MAX = 2**53 - 1
 # By how much a floor grows at least, whatever the clock says: more than one epoch hands out for a resource.
 _STEP = 2**32
 # A clock beyond this (the year 2219) is wrong, and a fence made from it would leave too few numbers.

@@ -113,12 +113,6 @@ async def every_relay(store: Store, *, limit: int) -> list[Relay]:
     return readable(RELAYS, (row[0] for row in rows))
 
 
-async def furthest_behind(store: Store) -> int | None:
-    """The lowest position that a relay still stands at; None without relays."""
-    rows = await store.query("events.furthest_behind", {})
-    return None if rows[0][0] is None else int(rows[0][0])
-
-
 async def deliveries(
     store: Store, tenant: str, webhook: str, state: DeliveryState, *, after: int = 0, limit: int
 ) -> list[Delivery]:

@@ -331,7 +331,6 @@ class MakeSignInLink(Command[SignInLink], frozen=True, kw_only=True):
             digest=self.digest,
             key_id=self.caller.key_id,
             made_at=world.now,
-            made_by=self.caller.principal,
             expires_at=world.now + self.lasts,
         )
         subject = (who.tenant, who.id, who.id)

@@ -58,7 +58,6 @@ from interlock.rooms.policy.model import HEAD_ID, HEADS, PolicyUnavailable, beca
 from interlock.rooms.policy.rules import judge, policy_in_force
 from interlock.rooms.targets.model import Target
 
-CLAIM_MAX = 100
 _CLAIMED_BYTES_MAX = 4 * 1024 * 1024
 _COMPUTED_AT_ONCE = 4
 

@@ -44,8 +44,6 @@ from interlock.rooms.jobs.records import (
 )
 from interlock.rooms.jobs.refusals import FenceStale
 
-LEASE_SECONDS_DEFAULT = 30
-LEASE_SECONDS_MAX = 3600
 _DOUBLINGS_MAX = 40
 
 
