@@ -18,7 +18,7 @@ from interlock.kernel.codec.strict import JsonFault
 from interlock.kernel.idempotency import Once, Rendered
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.wakes import Place, Subscription
+from interlock.kernel.wakes import QueuePlace, Subscription
 from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import caller_reads, identify
@@ -194,7 +194,7 @@ async def departure(request: Request) -> AsyncGenerator[asyncio.Event]:
         watching.cancel()
 
 
-async def sleep(seconds: float, woken: Subscription | Place, gone: asyncio.Event) -> None:
+async def sleep(seconds: float, woken: Subscription | QueuePlace, gone: asyncio.Event) -> None:
     """Wait until woken, until the client leaves, or until the time has passed."""
     waits = [asyncio.create_task(woken.wait(seconds)), asyncio.create_task(gone.wait())]
     try:

@@ -15,7 +15,7 @@ from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.codec.strict import JsonFault
-from interlock.kernel.wakes import Place
+from interlock.kernel.wakes import QueuePlace
 from interlock.rooms.effects.model import Outcome, downstream_key, id_of_call
 from interlock.rooms.jobs.claims import Claimed, ClaimJob, ClaimJobs, NothingToClaim
 from interlock.rooms.jobs.holds import (
@@ -62,7 +62,7 @@ async def claim(call: Asked[None, wire.ClaimJobsBody]) -> Answer | Reply:
 async def _claim_later(
     call: Asked[None, wire.ClaimJobsBody],
     signer: CurrentSigner,
-    place: Place,
+    place: QueuePlace,
     began: float,
     may_be_more: bool,
 ) -> Answer | None:
@@ -88,7 +88,7 @@ async def _claim_later(
                 return found
 
 
-def _lined_up(call: Asked[None, wire.ClaimJobsBody]) -> Place:
+def _lined_up(call: Asked[None, wire.ClaimJobsBody]) -> QueuePlace:
     topics = call.body.topics
     exact = tuple(topic for topic in topics if "*" not in topic)
     patterns = {topic: topic_test(topic) for topic in topics if "*" in topic}

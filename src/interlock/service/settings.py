@@ -11,7 +11,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from interlock.kernel.kernel import KernelLimits
-    from interlock.rooms.jobs.holds import Backoff
+    from interlock.rooms.jobs.holds import JobBackoff
 
 
 EMBEDDED_FILE = ".interlock/interlock.db"
@@ -233,11 +233,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_format: Annotated[str, msgspec.Meta(description="json or text")] = "json"
     log_level: Annotated[str, msgspec.Meta(description="debug, info, warning or error")] = "info"
 
-    def backoff(self) -> Backoff:
+    def backoff(self) -> JobBackoff:
         """How long jobs rest between attempts."""
-        from interlock.rooms.jobs.holds import Backoff
+        from interlock.rooms.jobs.holds import JobBackoff
 
-        return Backoff(base_seconds=self.retry_base_seconds, most_seconds=self.retry_most_seconds)
+        return JobBackoff(base_seconds=self.retry_base_seconds, most_seconds=self.retry_most_seconds)
 
     def kernel_limits(self) -> KernelLimits:
         from interlock.kernel.kernel import KernelLimits

@@ -26,7 +26,7 @@ from interlock.rooms.identity.refusals import Forbidden
 from interlock.rooms.identity.rules import caller_reads, identify, require
 from interlock.rooms.jobs.calls import begin_call, call_reads, check_not_begun, doubt_lost_call
 from interlock.rooms.jobs.drift import moved_target, record_drift, target_reads, why_drifted
-from interlock.rooms.jobs.holds import Backoff, is_lost, lose, take
+from interlock.rooms.jobs.holds import JobBackoff, is_lost, lose, take
 from interlock.rooms.jobs.model import (
     GRANTED_LABEL,
     JOBS,
@@ -120,7 +120,7 @@ class ClaimJobs(Command[tuple[Claimed, ...]], frozen=True, kw_only=True):
     topics: tuple[str, ...]
     most: int
     lease_seconds: int | float
-    backoff: Backoff
+    backoff: JobBackoff
 
     def reads(self) -> Reads:
         tenant = self.caller.tenant
@@ -187,7 +187,7 @@ class ClaimJob(Command[Claimed], frozen=True, kw_only=True):
     caller: Caller
     job_id: str
     lease_seconds: int | float
-    backoff: Backoff
+    backoff: JobBackoff
     repeatable: bool = False
 
     def reads(self) -> Reads:
@@ -230,7 +230,7 @@ class ClaimJob(Command[Claimed], frozen=True, kw_only=True):
 
 
 def hand_out(
-    world: World, job: Job, by: Caller, seconds: float, backoff: Backoff, *, repeatable: bool = False
+    world: World, job: Job, by: Caller, seconds: float, backoff: JobBackoff, *, repeatable: bool = False
 ) -> Claimed:
     """Give a job that may run to a caller; if its last worker lost it, that is settled first."""
     waiting = lose(world, job) if job.state is JobState.RUNNING else job
