@@ -149,7 +149,7 @@ class Sweeps(BackgroundLoop):
                 self._measures.swept.add(what, amount=count)
 
     async def _pass(self, sweep: Command[T], most: int) -> tuple[T, int]:
-        """One pass over `most` records, or fewer if the store cannot do so many; with the limit that worked."""
+        """One pass over `most` records, or over fewer if the store cannot take them; with the limit that worked."""
         while True:
             try:
                 return await self._kernel.run(msgspec.structs.replace(sweep, most=most)), most
