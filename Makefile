@@ -53,6 +53,7 @@ bench: $(DEV) .venv-rivals ## side-by-side benchmarks, printed as ratios
 docs: $(DEV) ## write the generated pages again
 	@$(BIN)/python -m tools.states
 	@$(BIN)/python -m tools.reference
+	@$(BIN)/python -m tools.sdk_reference
 	@$(BIN)/python -m tools.settings
 	@$(BIN)/python -m tools.schemas
 	@$(BIN)/python -m tools.ops
