@@ -11,7 +11,7 @@ from interlock.kernel.ids import new_id
 from interlock.rooms.effects.model import EFFECTS
 from interlock.rooms.effects.settlement import CommitEffect
 from interlock.rooms.identity import model as identity
-from interlock.rooms.jobs.effect_begin import BeginEffect
+from interlock.rooms.jobs.effect_intent import BeginEffect
 from interlock.service.service import Service
 from tests.harness.load import Connection
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.rooms.effects.model import Effect, EffectState, downstream_key
 from interlock.rooms.effects.settlement import CommitEffect
-from interlock.rooms.jobs.effect_begin import BeginEffect, BegunEffect
+from interlock.rooms.jobs.effect_intent import BeginEffect, BegunEffect
 from interlock.rooms.leases.acquisition import Acquired, AcquireLease
 from interlock.rooms.leases.model import LEASES, Lease, LeaseMode, LeaseState
 from interlock.rooms.leases.rules import RenewLease

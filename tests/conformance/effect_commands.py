@@ -14,7 +14,7 @@ from interlock.rooms.effects.model import EffectTarget, Outcome
 from interlock.rooms.effects.settlement import CommitEffect, FailEffect, ResolveEffect, SweepOverdueEffects
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.principals import EnsureLocalPerson
-from interlock.rooms.jobs.effect_begin import BeginEffect
+from interlock.rooms.jobs.effect_intent import BeginEffect
 from interlock.rooms.jobs.touches import TargetChange, TouchTarget, TouchTargets
 
 Commands = st.SearchStrategy[Command[Any]]

@@ -14,7 +14,7 @@ from interlock.rooms.effects.model import EffectTarget, LeaseRef
 from interlock.rooms.grants.claims import ClaimGrant
 from interlock.rooms.grants.rules import IssueGrant, RevokeGrant
 from interlock.rooms.identity.model import Caller
-from interlock.rooms.jobs.effect_begin import BeginEffect
+from interlock.rooms.jobs.effect_intent import BeginEffect
 from interlock.rooms.leases.acquisition import AcquireLease
 from interlock.rooms.leases.model import LEASES, LeaseMode
 from interlock.rooms.leases.rules import CheckLease, RenewLease

@@ -29,7 +29,7 @@ from interlock.rooms.effects.model import (
 from interlock.rooms.effects.settlement import CommitEffect, FailEffect, ResolveEffect
 from interlock.rooms.grants.claims import ClaimGrant, LookFurther
 from interlock.rooms.identity.refusals import NotFound
-from interlock.rooms.jobs.effect_begin import BeginEffect, BegunEffect
+from interlock.rooms.jobs.effect_intent import BeginEffect, BegunEffect
 from interlock.rooms.jobs.settlement import ResolveDoubt
 from interlock.rooms.leases.queries import read_lease
 from interlock.rooms.permits.verification import PermitInvalid, verify_permit
