@@ -20,7 +20,7 @@ _HASH = "sha256:5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03
 
 
 class Acting:
-    """Somebody who acts once, again and again."""
+    """A caller that acts once, again and again."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller

@@ -124,7 +124,7 @@ class RelayService:
         return found
 
     async def until_placed(self, count: int, *, seconds: float = 60) -> list[PlacedEvent]:
-        """Return once so many events have positions."""
+        """Return once that many events have positions."""
         async with asyncio.timeout(seconds):
             while len(found := await self.placed()) < count:
                 await asyncio.sleep(0.02)

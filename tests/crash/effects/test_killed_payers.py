@@ -95,7 +95,7 @@ def _every_effect(person: Interlock) -> Iterator[Effect]:
 
 
 def _settle(agent: Interlock, person: Interlock, remote: Remote, name: str) -> None:
-    """Refused until somebody says what happened; then replayed, or tried exactly once more."""
+    """Refused until a person says what happened; then replayed, or tried exactly once more."""
     with pytest.raises(Ambiguous, match="resolve"):
         agent.once(name, payer_program.charge, remote.port, 100)
     key = person.get_effect(name).downstream_key

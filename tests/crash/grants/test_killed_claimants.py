@@ -136,11 +136,11 @@ def test_processes_that_decide_for_each_other_may_be_killed_and_stopped_at_any_m
     won = {execution: answer for execution, answer in told.items() if answer.get("claimed")}
     print(f"{len(told)} answers, {len(won)} won,", Counter(answer.get("error") for answer in told.values()))
 
-    # Everything that anybody was told is so.
+    # Everything that a claimant was told is so.
     assert {execution: (answer["grant_id"], answer["use"]) for execution, answer in won.items()} == {
         execution: uses[execution] for execution in won
     }
-    # Whoever was told that the file was busy has nothing.
+    # A claimant that was told that the file was busy has nothing.
     assert not [execution for execution in uses if told.get(execution, {}).get("error") in BUSY]
     # No grant was used twice, and every use is recorded once.
     assert len({grant for grant, _ in uses.values()}) == len(uses)
@@ -150,7 +150,7 @@ def test_processes_that_decide_for_each_other_may_be_killed_and_stopped_at_any_m
 
 
 def _supply(store_url: str) -> None:
-    """So many grants, as copies of one that nobody claims."""
+    """That many grants, as copies of one that nobody claims."""
     store = LocalKernel(store_url, acquire_seconds=PATIENCE)
     issued = store.run(
         IssueGrant(caller=store.caller, grant_id=new_id("gnt"), task=PATTERN, expires_seconds=3600)

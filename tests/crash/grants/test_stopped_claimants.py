@@ -84,7 +84,7 @@ def test_a_claimant_killed_inside_its_claim_leaves_the_grant_to_the_next(
 
 
 def _ask(claimant: Claimant, execution_id: str) -> dict[str, object]:
-    """Claim, again while somebody's lock is still being cleared away."""
+    """Claim, again while another process's lock is still being cleared away."""
     for _ in range(20):
         claimant.ask(task="race", execution_id=execution_id)
         answer = claimant.answer()

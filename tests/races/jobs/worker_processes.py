@@ -80,7 +80,7 @@ class WorkerProcesses:
         return self.processes[-1]
 
     def replace_the_dead(self) -> int:
-        """Start again whoever ended (poison kills its worker); returns how many there were."""
+        """Start again the workers that ended (poison kills its worker); returns how many there were."""
         dead = [worker for worker in self.processes if not worker.alive]
         for worker in dead:
             # Workers that fall over by themselves would prove nothing.

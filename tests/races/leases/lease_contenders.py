@@ -17,7 +17,7 @@ TTL = 1
 
 
 class Contender:
-    """Somebody who takes things, keeps them for a while, and now and then for too long."""
+    """A caller that takes things, keeps them for a while, and now and then for too long."""
 
     def __init__(self, urls: list[str], headers: Any, seed: int, resources: list[str]) -> None:
         self._lines = [Connection(url) for url in urls]

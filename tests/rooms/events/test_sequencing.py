@@ -26,7 +26,7 @@ INSERT = (
 
 @contextlib.asynccontextmanager
 async def open_transaction(url: str) -> AsyncGenerator[asyncpg.Connection]:
-    """A transaction of somebody else's, open until it is committed or rolled back in the block."""
+    """A transaction of another server, open until it is committed or rolled back in the block."""
     connection = await asyncpg.connect(url)
     try:
         await connection.execute("BEGIN")

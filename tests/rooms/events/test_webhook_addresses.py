@@ -136,7 +136,7 @@ async def test_a_name_is_looked_up_once_a_connection_and_the_checked_address_is_
     receive: Receive,
 ) -> None:
     receiver = await receive()
-    # Whoever looked again would find an address where nobody listens.
+    # A second look-up would find an address where nobody listens.
     names = Names(["127.0.0.1"], ["127.0.0.9"])
     poster = Poster(
         f"http://once.test:{receiver.port}/hook", Posting(resolve=names, allowed=read_networks(LOOPBACK))

@@ -67,7 +67,7 @@ class LeaseClient:
     async def wait(
         self, resource: str, by: str, ticket: str, mode: str = "exclusive", ttl_seconds: int = 60
     ) -> Acquired | None:
-        """One try of somebody who waits in line; None while it is not their turn."""
+        """One try of a caller who waits in line; None while it is not their turn."""
         key = self.keys[by]
         caller = Caller(tenant="default", principal=by, key_id=key.split("_")[1], key_digest=digest_of(key))
         command = AcquireLease(

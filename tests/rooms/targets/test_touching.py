@@ -1,4 +1,4 @@
-"""A touch is a fact: recorded whoever made it, audited, and told to everybody whose work it undercuts."""
+"""A touch is a fact: recorded for every caller, audited, and told to all whose work it undercuts."""
 
 from __future__ import annotations
 

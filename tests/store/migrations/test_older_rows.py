@@ -207,7 +207,7 @@ def rows_of(schema: int) -> list[Row]:
 
 
 async def write(place: Place, rows: Sequence[Row]) -> None:
-    """Insert rows with the columns that the tables have now, as whoever knew no others did."""
+    """Insert rows with the columns that the tables have now, as a version without newer columns did."""
     known = await columns(place)
     for kind, record in rows:
         names = ("tenant", "id", "version", "body", *kind.columns)

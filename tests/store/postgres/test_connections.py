@@ -67,7 +67,7 @@ async def test_what_a_batch_gave_up_waiting_for_is_cancelled_before_the_connecti
                 first = await backend(busy)
                 with pytest.raises(TimeoutError):
                     await busy.session.execute("SELECT pg_sleep(600)", timeout=0.05)
-                raise LockTimeout("somebody gave up")
+                raise LockTimeout("a batch gave up")
         async with connections.writer() as writer:
             assert await writer.session.fetchval("SELECT 1") == 1
         asleep = f"SELECT 1 FROM pg_stat_activity WHERE pid = {first} AND wait_event = 'PgSleep'"
@@ -141,7 +141,7 @@ async def test_a_store_that_is_closed_leaves_no_connection(
 ) -> None:
     store = postgres_place.store()
     async with serving(store) as server:
-        if listens:  # Or else it tells whoever there may be.
+        if listens:  # Without listening, it sends notes to any server.
             await store.listen(lambda _: None)
         await server.kernel.run(Raise(name="a"))
         assert await server.counts("a") == [1]
