@@ -36,7 +36,7 @@ def person(store_url: str) -> Iterator[Interlock]:
 
 
 @pytest.fixture
-def crowd(person: Interlock, store_url: str) -> Iterator[ClaimantProcesses]:
+def claimants(person: Interlock, store_url: str) -> Iterator[ClaimantProcesses]:
     """Three claimants on the store itself."""
     gathered = ClaimantProcesses([(store_url, None)], size=3)
     yield gathered
@@ -44,10 +44,10 @@ def crowd(person: Interlock, store_url: str) -> Iterator[ClaimantProcesses]:
 
 
 def test_a_claimant_stopped_inside_its_claim_keeps_others_waiting_for_the_budget_at_most(
-    person: Interlock, crowd: ClaimantProcesses
+    person: Interlock, claimants: ClaimantProcesses
 ) -> None:
     grant = person.issue_grant("race")
-    stopped, *others = crowd.members
+    stopped, *others = claimants.members
     stopped.ask(task="race", execution_id="stopped", stop=True)
     _wait_until_stopped(stopped.process.pid)
 
@@ -67,10 +67,10 @@ def test_a_claimant_stopped_inside_its_claim_keeps_others_waiting_for_the_budget
 
 
 def test_a_claimant_killed_inside_its_claim_leaves_the_grant_to_the_next(
-    person: Interlock, crowd: ClaimantProcesses
+    person: Interlock, claimants: ClaimantProcesses
 ) -> None:
     grant = person.issue_grant("race", uses=2)
-    doomed, *others = crowd.members
+    doomed, *others = claimants.members
     doomed.ask(task="race", execution_id="doomed", die=True)
     wait_until_gone([doomed.process.pid])
     doomed.process.wait(30)

@@ -1,4 +1,4 @@
-"""A crowd of claimant processes that all ask at one moment."""
+"""Claimant processes that all ask at one moment."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ClaimantProcesses:
     """Claimants at the given places, in turn."""
 
     def __init__(self, places: Sequence[tuple[str, str | None]], size: int = 8) -> None:
-        self._name = token_hex(4)  # another crowd on the same store has executions of its own
+        self._name = token_hex(4)  # others on the same store have executions of its own
         self.members = [Claimant(*places[number % len(places)]) for number in range(size)]
         for member in self.members:
             assert member.answer() is not None, "a claimant did not start"

@@ -1,4 +1,4 @@
-"""Stores and servers that a crowd of claimants meets on."""
+"""Stores and servers that claimants meet on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENT = {"INTERLOCK_ACQUIRE_SECONDS": "60"}
 class Meeting:
     """Eight claimants, and a person who issues grants."""
 
-    crowd: ClaimantProcesses
+    claimants: ClaimantProcesses
     person: Interlock
     store: str
 
@@ -41,12 +41,12 @@ def store_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 def meeting(request: pytest.FixtureRequest, store_url: str) -> Iterator[Meeting]:
     """Eight processes on the store itself, as `exec` claims and as `il.claim_grant` does, or on two servers of it."""
     servers: list[InterlockServer] = []
-    crowd = None
+    claimants = None
     try:
         if request.param != "two-servers":
             LocalKernel(store_url).close()  # makes the store
             person = Interlock(store=store_url)
-            crowd = ClaimantProcesses(
+            claimants = ClaimantProcesses(
                 [(f"{CLIENT}{store_url}" if request.param == "client" else store_url, None)]
             )
         else:
@@ -54,11 +54,11 @@ def meeting(request: pytest.FixtureRequest, store_url: str) -> Iterator[Meeting]
             ada = create_key(store_url, "ada", kind="person", roles="review")
             bot = create_key(store_url, "bot", kind="agent", roles="submit")
             person = Interlock(servers[0].url, ada.key)
-            crowd = ClaimantProcesses([(server.url, bot.key) for server in servers])
-        yield Meeting(crowd, person, store_url)
+            claimants = ClaimantProcesses([(server.url, bot.key) for server in servers])
+        yield Meeting(claimants, person, store_url)
         person.close()
     finally:
-        if crowd:
-            crowd.close()
+        if claimants:
+            claimants.close()
         for server in servers:
             server.close()
