@@ -14,10 +14,10 @@ LOCKS   := requirements/build.txt requirements/runtime.txt
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint unit soak bench docs screenshots lock clean
+.PHONY: help demo test lint unit soak bench docs site screenshots lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 demo: $(RUNTIME) ## set up, then play a company's bad day, scene by scene, on a temporary store
 	@$(BIN)/interlock demo $(ARGS)
@@ -50,7 +50,7 @@ bench: $(DEV) .venv-rivals ## side-by-side benchmarks, printed as ratios
 	@$@/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r requirements/rivals.txt
 	@touch $@
 
-docs: $(DEV) ## write the generated pages again
+docs: $(DEV) ## write the generated pages again: references, states, settings, schemas, dashboards
 	@$(BIN)/python -m tools.states
 	@$(BIN)/python -m tools.reference
 	@$(BIN)/python -m tools.sdk_reference
@@ -59,6 +59,9 @@ docs: $(DEV) ## write the generated pages again
 	@$(BIN)/python -m tools.ops
 	@$(BIN)/python -m tools.approve_path
 
+site: $(DEV) ## build docs/ into site/, strictly and with every link checked (ARGS="--version 1.2.0")
+	@$(BIN)/python -m tools.site $(ARGS)
+
 screenshots: $(DEV) ## take the pictures of the documentation from the running demo
 	@$(BIN)/python -m tools.screenshots
 
@@ -66,7 +69,7 @@ lock: $(DEV) ## resolve the lock files again, hashed and without addresses
 	@BIN=$(BIN) tools/lock.sh $(ARGS)
 
 clean: ## remove the virtual environment and every cache
-	@rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .schemathesis dist
+	@rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .schemathesis dist site
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An existing environment is kept; only one without a working interpreter is made again.

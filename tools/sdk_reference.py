@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -74,7 +75,22 @@ def render() -> dict[str, str]:
     for name, (title, *modules) in GROUPS.items():
         pages[f"{name}.md"] = "\n".join([f"{WRITTEN}# {title}\n", *_exported(modules)])
     pages["README.md"] = WRITTEN + PREFACE + "\n".join(_contents(rooms))
-    return pages
+    return {name: _formatted(text) for name, text in pages.items()}
+
+
+def _formatted(page: str) -> str:
+    """The page with its Python as `make lint` wants it; a signature, which is no statement, stays as it is."""
+    ruff = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "format",
+        "--quiet",
+        "--stdin-filename",
+        str(FOLDER / "page.md"),
+        "-",
+    ]
+    return subprocess.run(ruff, input=page, capture_output=True, text=True, check=True).stdout
 
 
 def methods() -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -196,20 +212,22 @@ def _call(name: str, found: Callable[..., Any]) -> str:
             starred = True
         starred = starred or each.kind is each.VAR_POSITIONAL
         parts.append(_plain(str(each)))
-    end = _arrow(signature)
-    return f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){end}"
+    return f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){_arrow(found)}"
 
 
 def _signature(found: Callable[..., Any]) -> str:
     signature = inspect.signature(found)
     kept = [each for each in signature.parameters.values() if each.name != "self"]
-    return _plain(str(signature.replace(parameters=kept)))
+    parameters = signature.replace(parameters=kept, return_annotation=inspect.Signature.empty)
+    return _plain(str(parameters)) + _arrow(found)
 
 
-def _arrow(signature: inspect.Signature) -> str:
-    if signature.return_annotation is inspect.Signature.empty:
+def _arrow(found: Callable[..., Any]) -> str:
+    """What it returns; to make a value of a class returns that."""
+    returned = inspect.signature(found).return_annotation
+    if inspect.isclass(found) or returned is inspect.Signature.empty:
         return ""
-    return f" -> {_plain(str(signature.return_annotation))}"
+    return f" -> {_plain(str(returned))}"
 
 
 def _plain(text: str) -> str:

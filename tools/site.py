@@ -1,9 +1,10 @@
-"""Builds docs/ as a site into site/VERSION/, strictly, with a choice of the versions that lie there: `make docs`.
+"""Builds docs/ as a site into site/VERSION/, strictly, with a choice of the versions that lie there: `make site`.
 
     python -m tools.site [--version 0.1.0] [--folder site]
 
 The pages are the Markdown files of the repository, as the code host shows them. They are copied, their links are led to
-where the copies are, and the navigation below is added. Neither the build nor the built pages fetch anything.
+where the copies are, and the navigation below is added. What was built is checked: every link and anchor leads
+somewhere, and nothing is loaded from another host. Neither the build nor the built pages fetch anything.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import tempfile
 from pathlib import Path
 
 import interlock
+from tools.site_check import site_faults
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -29,16 +31,21 @@ VERSIONS = "versions.list.js"
 OUTSIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 # The menu: under each page those that it leads to, in this order; `*` is every page of a folder that is not named.
 NAVIGATION = {
-    "index": (
-        "start", "howto/index", "reference", "what-happens-when", "compared-with", "faq", "limits", "decisions/index",
-    ),
+    "index": ("start", "howto/index", "reference", "what-happens-when", "compared-with", "faq", "decisions/index"),
     "start": ("ARCHITECTURE", "glossary", "measurements", "contributing", "changelog"),
-    "howto/index": ("howto/*",),
-    "reference": ("api/index", "sdk/index", "states", "retries", "delivery", "conflicts", "threats"),
+    "howto/index": (
+        "howto/gate-a-function", "howto/pay-once", "howto/write-a-policy", "howto/review", "howto/use-the-console",
+        "howto/grants-and-exec", "howto/write-a-worker", "howto/run-a-server", "howto/*",
+    ),
+    "reference": ("api/index", "sdk/index", "states", "retries", "delivery", "conflicts", "limits", "threats"),
     "api/index": ("api/*",),
     "sdk/index": ("sdk/client", "sdk/exceptions", "sdk/workers", "sdk/values", "sdk/*"),
     "decisions/index": ("decisions/*",),
 }  # fmt: skip
+# What Sphinx and the theme leave behind for themselves.
+_NOT_SHOWN = (".buildinfo", "objects.inv", "_sources", "webpack-macros.html")
+# What the menu calls a page whose heading is too long for it.
+SHORT = {"what-happens-when": "What happens when", "faq": "Questions"}
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|mailto:)([^)#\s]*)(#[^)\s]*)?\)")
 
 _DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -62,10 +69,13 @@ def build(folder: Path, version: str, root: Path = ROOT) -> int:
         stage(staged, root)
         code = _sphinx(staged, built, version)
         if code == 0:
+            shown = shutil.copytree(built, Path(made, "shown"), ignore=shutil.ignore_patterns(*_NOT_SHOWN))
+            faults = site_faults(shown)
+            print(*faults, sep="\n", end="\n" if faults else "", file=sys.stderr)
+            code = 1 if faults else 0
+        if code == 0:
             shutil.rmtree(folder / version, ignore_errors=True)
-            shutil.copytree(
-                built, folder / version, ignore=shutil.ignore_patterns(".buildinfo", "objects.inv")
-            )
+            shutil.copytree(shown, folder / version)
             list_versions(folder)
     return code
 
@@ -100,7 +110,7 @@ def stage(folder: Path, root: Path = ROOT) -> None:
         target = folder / place
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.suffix == ".md":
-            text = relinked(tabled((root / source).read_text()), source, places)
+            text = relinked(tabled((root / source).read_text()), source, places, root)
             target.write_text(text + _menu(place.removesuffix(".md"), places))
         else:
             shutil.copyfile(root / source, target)
@@ -128,8 +138,11 @@ def tabled(text: str) -> str:
     return _DIAGRAM.sub(table, text)
 
 
-def relinked(text: str, source: str, places: dict[str, str]) -> str:
-    """The text with its links led to where the site has what they name; what it does not have stays as words."""
+def relinked(text: str, source: str, places: dict[str, str], root: Path = ROOT) -> str:
+    """The text with its links led to where the site has what they name.
+
+    A link to a file that is no page, such as an example, becomes words. One to nothing stays, for the build to refuse.
+    """
     here = posixpath.dirname(places[source])
 
     def lead(found: re.Match[str]) -> str:
@@ -139,7 +152,7 @@ def relinked(text: str, source: str, places: dict[str, str]) -> str:
         named = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
         place = places.get(named) or places.get(f"{named}/README.md")
         if place is None:
-            return words
+            return words if (root / named).exists() else found[0]
         return f"{mark}[{words}]({posixpath.relpath(place, here or '.')}{anchor})"
 
     fenced = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
@@ -158,7 +171,11 @@ def _menu(page: str, places: dict[str, str]) -> str:
         ]  # fmt: skip
     if not below:
         return ""
-    return "\n".join(["", "```{toctree}", ":hidden:", "", *(f"/{each}" for each in below), "```", ""])
+    return "\n".join(["", "```{toctree}", ":hidden:", "", *map(_entry, below), "```", ""])
+
+
+def _entry(page: str) -> str:
+    return f"{SHORT[page]} </{page}>" if page in SHORT else f"/{page}"
 
 
 def list_versions(folder: Path) -> None:
@@ -167,7 +184,7 @@ def list_versions(folder: Path) -> None:
     listed = [
         {
             "name": version.name,
-            "pages": sorted(p.relative_to(version).as_posix() for p in version.rglob("*.html")),
+            "pages": [page for page in _pages_of(version) if not page.startswith("_")],
         }
         for version in found
     ]
@@ -179,6 +196,10 @@ def list_versions(folder: Path) -> None:
         f'<meta http-equiv="refresh" content="0; url={newest}/index.html">'
         f"<h1>Interlock</h1><p>Versions of this documentation:</p><ul>{items}</ul></html>\n"
     )
+
+
+def _pages_of(version: Path) -> list[str]:
+    return sorted(page.relative_to(version).as_posix() for page in version.rglob("*.html"))
 
 
 def _age(version: Path) -> list[tuple[int, str]]:

@@ -17,10 +17,11 @@ nitpicky = True
 exclude_patterns = ["_site"]
 
 html_theme = "pydata_sphinx_theme"
-html_title = "Interlock"
+html_title = f"Interlock {version}"
+html_favicon = str(_HERE.parents[1] / "src" / "interlock" / "console" / "static" / "icon.svg")
 html_static_path = [str(_HERE / "static")]
 html_css_files = ["site.css"]
-html_js_files = ["versions.js"]
+html_js_files = [("versions.js", {"defer": "defer"})]  # once the page is there
 templates_path = [str(_HERE / "templates")]
 html_copy_source = False
 html_show_sourcelink = False
@@ -37,4 +38,4 @@ html_theme_options = {
     "navigation_with_keys": False,
 }
 # The first page has no neighbours to list at its side.
-html_sidebars = {"index": [], "what-happens-when": [], "compared-with": [], "faq": [], "limits": []}
+html_sidebars = {"index": [], "what-happens-when": [], "compared-with": [], "faq": []}

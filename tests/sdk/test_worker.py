@@ -295,7 +295,7 @@ class OutOfReach:
     def __init__(self) -> None:
         self.renewals = 0
 
-    async def renew(self, *_: object, **__: object) -> None:
+    async def renew_job(self, *_: object, **__: object) -> None:
         self.renewals += 1
         raise Unavailable(no_answer("nobody there"))
 
@@ -322,7 +322,7 @@ async def test_an_answer_to_a_renewal_counts_from_when_it_was_sent(il: Interlock
     job = held(il)
 
     class Slow:
-        async def renew(self, *_: object, **__: object) -> HeldJob:
+        async def renew_job(self, *_: object, **__: object) -> HeldJob:
             await asyncio.sleep(0.3)
             return job
 
