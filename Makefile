@@ -14,7 +14,7 @@ LOCKS   := requirements/build.txt requirements/runtime.txt
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint unit soak bench docs site screenshots lock clean
+.PHONY: help demo test lint unit soak bench docs site screenshots recording lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -64,6 +64,9 @@ site: $(DEV) ## build docs/ into site/, strictly and with every link checked (AR
 
 screenshots: $(DEV) ## take the pictures of the documentation from the running demo
 	@$(BIN)/python -m tools.screenshots
+
+recording: $(DEV) ## record the terminal of the README from the real program
+	@$(BIN)/python -m tools.recording
 
 lock: $(DEV) ## resolve the lock files again, hashed and without addresses
 	@BIN=$(BIN) tools/lock.sh $(ARGS)

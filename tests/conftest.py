@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from interlock.kernel import pages
+from tests.harness import installation
 from tests.harness.postgres import PostgresServer
 from tests.harness.postgres_proxy import PostgresProxy
 from tests.harness.server import InterlockServer, live
@@ -86,6 +87,18 @@ def postgres_proxy(postgres_url: str) -> Iterator[PostgresProxy]:
     proxy = PostgresProxy(postgres_url).start()
     yield proxy
     proxy.close()
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from this source tree."""
+    return installation.build(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="session")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> installation.Installation:
+    """An environment with the wheel, what it declares, and pip. No test changes it."""
+    return installation.install(wheel, tmp_path_factory.mktemp("elsewhere"))
 
 
 @pytest.fixture

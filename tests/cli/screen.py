@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import pty
@@ -9,7 +10,8 @@ import re
 import select
 import signal
 import sys
-from collections.abc import Mapping
+import termios
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.cli.terminal import HANG_SECONDS
@@ -21,16 +23,31 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Screen:
-    """One command in a folder. Use it in a `with` block, so that it does not outlive the test."""
+    """One command in a folder. Use it in a `with` block, so that it does not outlive the test.
 
-    def __init__(self, folder: Path, *words: str, env: Mapping[str, str] | None = None) -> None:
-        command = [sys.executable, "-m", "interlock.cli.main", *words]
+    `words` are what `interlock` is given; `command` is another program, with the whole of `env` as its environment.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *words: str,
+        env: Mapping[str, str] | None = None,
+        command: Sequence[str] = (),
+        columns: int = 0,
+    ) -> None:
+        environment = dict(env or {}) if command else clean_env(env)
+        command = list(command) or [sys.executable, "-m", "interlock.cli.main", *words]
         self._pid, self._terminal = pty.fork()
         if self._pid == 0:  # pragma: no cover - the command replaces this process
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.chdir(folder)
-            os.execve(command[0], command, clean_env(env))
+            if columns:
+                termios.tcsetwinsize(0, (50, columns))
+            os.execvpe(command[0], command, environment)
+        self.raw = ""  # with colours, as the terminal got it
         self.text = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._read_up_to = 0
         self._code: int | None = None
         self._interrupts = False
@@ -82,5 +99,6 @@ class Screen:
             content = os.read(self._terminal, 1 << 16) if ready else b""
         except OSError:  # which is how a terminal says so
             content = b""
-        self.text = _COLOUR.sub("", self.text + content.decode(errors="replace")).replace("\r\n", "\n")
+        self.raw += self._decoder.decode(content)
+        self.text = _COLOUR.sub("", self.raw).replace("\r\n", "\n")
         return bool(content)

@@ -127,9 +127,11 @@ def test_options_go_before_the_environment_and_the_environment_before_the_login(
 def test_a_login_goes_before_the_store_of_the_folder_and_says_so(
     logged_in: Terminal, server: InterlockServer
 ) -> None:
-    assert logged_in("init").code == 0
+    made = logged_in("init")
+    assert made.code == 0
     said = logged_in("whoami")
     store = f"{logged_in.folder}/.interlock/interlock.db"
+    assert f"the store {store} is not used while you are logged in" in made.err
     assert server.url in said.out
     assert (
         f"the store {store} is not used while you are logged in; use it with --store sqlite:///{store}"

@@ -274,6 +274,16 @@ def test_an_empty_inbox_needs_no_answer(review: Callable[..., Screen]) -> None:
     assert (code, "nothing waits for your decision" in end) == (0, True)
 
 
+def test_a_person_who_is_alone_is_told_that_another_person_must_decide(terminal: Terminal) -> None:
+    policy = terminal.file("policy.yaml", "version: v1\ndefault: require_human\n")
+    assert terminal("policy", "apply", policy).code == 0
+    job = terminal.submit()
+    with Screen(terminal.folder, "review") as screen:
+        code, end = screen.end()
+    assert (code, f"your own request {job['id']} waits for another person" in end) == (0, True)
+    assert "interlock key create NAME --kind person --roles review" in end
+
+
 @pytest.mark.parametrize("words", [("review",), ("review", "--json")])
 def test_without_a_terminal_it_names_the_commands_to_use(
     policy_terminal: Terminal, words: tuple[str, ...]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from interlock.cli.main import main
 from interlock.demo.performance import perform
 from interlock.demo.scenes import SCENES, Scene
 from interlock.demo.server import Company, DemoBroken, DemoServer
@@ -46,6 +49,38 @@ def test_the_whole_demo_keeps_every_promise_and_leaves_nothing(temporary: Path) 
     assert "409 fence_stale" in played.stdout
     assert "promises kept" in played.stdout
     assert list(temporary.iterdir()) == []
+
+
+def test_one_scene_is_played_alone_under_its_number(
+    temporary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--scene", "4"]) == 0
+    out = capsys.readouterr().out
+    assert f"4. {SCENES[3].title}" in out
+    assert not [scene.title for scene in SCENES if scene != SCENES[3] and scene.title in out]
+    assert "promises kept" in out
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["--scene"], ["--help"]])
+def test_the_scenes_are_listed_by_number_and_name(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.suppress(SystemExit):
+        assert main(["demo", *words]) == 0
+    listed = re.findall(r"^  (\d+)  (.+)$", capsys.readouterr().out, re.MULTILINE)
+    assert listed == [(str(number), scene.title) for number, scene in enumerate(SCENES, start=1)]
+
+
+@pytest.mark.parametrize("word", ["0", "8", "-1", "two", "²", "1.5"])
+def test_a_scene_that_there_is_not_is_refused_with_those_that_there_are(
+    word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", f"--scene={word}"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "1 to 7" in said.err
+    assert "interlock demo --scene" in said.err
 
 
 def test_a_broken_promise_fails_the_demo(temporary: Path, capsys: pytest.CaptureFixture[str]) -> None:

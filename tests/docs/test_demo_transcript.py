@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from collections import Counter
 from pathlib import Path
 
-import pytest
-
-from interlock.demo.performance import perform
-from interlock.demo.scenes import SCENES, decisions
+from interlock.demo.scenes import decisions
+from tests.harness.installation import Installation
 
 README = Path(__file__).parents[2] / "README.md"
 _CHANCE = re.compile(r"approved|rejected|PENDING|DENIED")
@@ -21,30 +21,23 @@ def shown() -> list[str]:
     return block.rstrip().splitlines()
 
 
-def played(capsys: pytest.CaptureFixture[str], title: str) -> list[str]:
-    """The same scene, played alone: its title and everything up to the next empty line."""
-    (scene,) = (scene for scene in SCENES if scene.title == title)
-    assert perform([scene]) is True
-    lines = capsys.readouterr().out.splitlines()
-    begin = next(place for place, line in enumerate(lines) if title in line)
-    end = lines.index("", begin)
-    return [line.rstrip() for line in lines[begin:end]]
+def played(installed: Installation, folder: Path) -> list[str]:
+    """The scene, played alone as the README says: its title and everything up to the next empty line."""
+    (arguments,) = re.findall(r'`make demo ARGS="(.*)"`', README.read_text())
+    said = installed.shell(folder, f"interlock demo {arguments}")
+    assert said.returncode == 0, said.stdout + said.stderr
+    lines = said.stdout.splitlines()
+    begin = lines.index(shown()[0])
+    return [line.rstrip() for line in lines[begin : lines.index("", begin)]]
 
 
 def told(lines: list[str]) -> list[str]:
-    """A scene without what chance decides: the counts, the winner, and the scene's number."""
-    kept = (line for line in lines if not _HISTOGRAM.match(line))
-    return [_CHANCE.sub("…", re.sub(r"^\d+\. ", "", line)) for line in kept]
+    """A scene without what chance decides: the counts and the winner."""
+    return [_CHANCE.sub("…", line) for line in lines if not _HISTOGRAM.match(line)]
 
 
-def test_the_scene_in_the_readme_is_what_the_demo_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    number, _, title = shown()[0].partition(". ")
-    assert [scene.title for scene in SCENES][int(number) - 1] == title
-    lines = played(capsys, title)
+def test_the_scene_in_the_readme_is_what_the_demo_prints(installed: Installation, tmp_path: Path) -> None:
+    lines = played(installed, tmp_path)
     assert told(shown()) == told(lines)
     assert len(shown()) == len(lines)
 
@@ -56,6 +49,19 @@ def test_the_counts_in_the_readme_are_those_of_a_race_that_one_call_won() -> Non
         if _HISTOGRAM.match(line)
         for status, word, count in [line.split()[:3]]
     }
-    from collections import Counter
-
     assert [promise.text for promise in decisions.one_winner(Counter(counts)) if not promise.kept] == []
+
+
+def test_the_two_commands_of_the_readme_are_targets_of_make() -> None:
+    block = README.read_text().partition("## Two commands")[2].split("```")[1]
+    commands = [line.partition("#")[0].split() for line in block.splitlines() if line]
+    assert commands == [["make", "demo"], ["make", "test"]]
+    would = [
+        subprocess.run(
+            ["make", "--dry-run", *words, "ARGS=--scene 2"], cwd=README.parent, capture_output=True, text=True
+        )
+        for _, *words in commands
+    ]
+    assert [said.returncode for said in would] == [0, 0]
+    assert "interlock demo --scene 2" in would[0].stdout
+    assert "tools.suite --scene 2" in would[1].stdout

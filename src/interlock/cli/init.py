@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -55,7 +56,7 @@ tasks:
 _EXAMPLE = '''\
 """Two payments. Run this, let a second person decide, and run it again: each is paid once."""
 
-from interlock import Interlock, StillPending
+from interlock import Interlock, Rejected, StillPending
 
 il = Interlock()  # the store in this folder
 
@@ -72,6 +73,8 @@ for invoice, amount_cents in (("inv-1", 5_000), ("inv-2", 25_000)):
         print(f"{invoice}: {pay(invoice, amount_cents)}")
     except StillPending as held:
         print(f"{invoice}: held until a person decides on {held.job_id}")
+    except Rejected as rejected:
+        print(f"{invoice}: {rejected}")
 '''
 
 _FILES = {
@@ -82,8 +85,8 @@ _FILES = {
 _SCHEMAS = ("policy.schema.json", "interlock.schema.json")
 _NEXT = (
     ("python pay.py", "one payment is made, one is held"),
-    ("ANN=$(interlock key create ann --kind person --roles review)", "a second person, with her own key"),
-    ("interlock review --api-key $ANN", "she decides"),
+    ("ANN=$(interlock key create ann --kind person --roles review)", ""),
+    ("interlock review --api-key $ANN", "ann, a second person, decides"),
     ("python pay.py", "what she approved is paid, once"),
 )
 
@@ -93,7 +96,8 @@ def declare_init() -> Parser:
     parser = Parser(
         "interlock init",
         description="Make a store in this folder (.interlock/), and beside it a policy, tasks and an example to run.\n"
-        "The policy is put in force in a new store. Files and stores that are there are left as they are.\n"
+        "The policy is put in force if none is. It overwrites nothing of yours: files and stores that are there are\n"
+        "kept. Only .interlock/schemas/, for your editor, is brought up to date.\n"
         "With --bare, or for a store elsewhere, only the store is made. `interlock serve`, `interlock key create`\n"
         "and, where no store is named, the first command that writes make a store too; no other command does.",
         examples=(
@@ -129,35 +133,51 @@ def run_init(args: Namespace) -> int:
         _check_policy_here()
     with translated(args):
         was_made = asyncio.run(make_store(url))
-    wrote = [] if is_bare else _write_files()
-    snapshot = on_store(args, _activate) if was_made and not is_bare else None
+    wrote, updated = ([], []) if is_bare else _write_files()
+    snapshot = None if is_bare else on_store(args, _activate)
     shown = without_password(url)
     if wants_json(args):
         told: dict[str, Any] = {"store": shown, "made": was_made, "wrote": wrote, "policy": snapshot}
         say_json(told)
         return Exit.DONE
     say(*(f"wrote {name:<15} {_FILES[name][1]}" for name in wrote))
+    say(*(f"kept  {name:<15} it was here already" for name in _FILES if name not in wrote and not is_bare))
+    say(*(f"updated {name}, for your editor" for name in updated))
     say(f"made a store: {shown}" if was_made else f"there is a store already: {shown}")
     if above and was_made:
         say(f"In this folder it takes the place of the one above: {above}")
-    _say_next(was_made=was_made, wrote=wrote, is_bare=is_bare)
+    _say_next(was_made=was_made, is_activated=snapshot is not None, wrote=wrote, is_bare=is_bare)
     return Exit.DONE
 
 
-def _say_next(*, was_made: bool, wrote: list[str], is_bare: bool) -> None:
+def _say_next(*, was_made: bool, is_activated: bool, wrote: list[str], is_bare: bool) -> None:
     if is_bare:
         if was_made:
             say(
                 "Next: interlock policy apply FILE, which says what may happen; interlock serve, to share it."
             )
         return
-    if was_made:
+    if is_activated:
         say("policy.yaml is in force")
     elif "policy.yaml" in wrote:
         say("The policy in force was not changed; to change it: interlock policy apply policy.yaml")
-    if "pay.py" in wrote and was_made:
-        width = max(len(command) for command, _ in _NEXT)
-        say("", "Next:", *(f"  {command:<{width}}  # {meaning}" for command, meaning in _NEXT))
+    _warn_of_login()
+    if is_activated and _holds(Path("pay.py"), _EXAMPLE):
+        width = max(len(command) for command, meaning in _NEXT if meaning)
+        say(
+            "",
+            "Next:",
+            *(f"  {command:<{width}}  {meaning and '# '}{meaning}".rstrip() for command, meaning in _NEXT),
+        )
+
+
+def _warn_of_login() -> None:
+    """Say so if the next commands would not use the store that was just made."""
+    from interlock.cli.login import kept_login, tell_unused_store
+
+    with contextlib.suppress(Failed):  # Of a login that cannot be read the next command tells.
+        if kept_login() is not None:
+            tell_unused_store()
 
 
 def _check_policy_here() -> None:
@@ -168,16 +188,27 @@ def _check_policy_here() -> None:
         read_policy("policy.yaml")
 
 
-def _write_files() -> list[str]:
-    """Write what is not there; returns the names."""
+def _write_files() -> tuple[list[str], list[str]]:
+    """Write what is not there, and schemas of another version again; returns the names of both."""
     folder = Path(".interlock/schemas")
     try:
         folder.mkdir(exist_ok=True)
-        for name in _SCHEMAS:
-            _write_new(folder / name, _schema(name))
-        return [name for name, (text, _) in _FILES.items() if _write_new(Path(name), text)]
+        updated = [f"{folder}/{name}" for name in _SCHEMAS if _update(folder / name, _schema(name))]
+        return [name for name, (text, _) in _FILES.items() if _write_new(Path(name), text)], updated
     except OSError as error:
         raise Failed(f"{error.filename} cannot be written: {error.strerror}") from None
+
+
+def _update(path: Path, text: str) -> bool:
+    """Write a file of ours; returns whether another version of it was there."""
+    if _write_new(path, text) or _holds(path, text):
+        return False
+    path.write_text(text, encoding="utf-8")
+    return True
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_bytes() == text.encode()
 
 
 def _write_new(path: Path, text: str) -> bool:
@@ -196,10 +227,10 @@ def _schema(name: str) -> str:
     return (files("interlock") / "schemas" / name).read_text(encoding="utf-8")
 
 
-async def _activate(service: Service) -> str:
-    from interlock.service.operator import activate_policy_file
+async def _activate(service: Service) -> str | None:
+    from interlock.service.operator import activate_first_policy_file
 
-    return await activate_policy_file(service, Path("policy.yaml"))
+    return await activate_first_policy_file(service, Path("policy.yaml"))
 
 
 def _store_above() -> str | None:

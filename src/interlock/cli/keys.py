@@ -133,12 +133,10 @@ def run_create(args: Namespace) -> int:
     issued = typed(answer, IssuedKey)
     groups = f"; groups {listed(args.groups)}" if args.groups else ""
     what = f"{args.kind}; roles {', '.join(args.roles)}{groups}"
-    remark(f"API key for {issued.principal} ({what}) of tenant {issued.tenant}:")
+    remark(f"API key for {issued.principal} ({what}) of tenant {issued.tenant}, shown only now:")
     say(issued.key)  # alone on stdout: KEY=$(interlock key create …)
-    remark(
-        f"It is shown only now, and stored only as a digest. Use it with `interlock login`, INTERLOCK_KEY or "
-        f"--api-key; end it with `interlock key revoke {issued.key_id}`."
-    )
+    remark("Use it with `interlock login`, INTERLOCK_KEY or --api-key.")
+    remark(f"End it with `interlock key revoke {issued.key_id}`.")
     return Exit.DONE
 
 

@@ -206,7 +206,7 @@ def _say(found: WhoAmI) -> None:
         ]
     )
     if found.place_from.startswith("your login"):
-        _tell_unused_store()
+        tell_unused_store()
 
 
 def _who(args: Namespace) -> Principal:
@@ -285,10 +285,10 @@ def _tell_what_goes_before() -> None:
     for name in ("INTERLOCK_URL", "INTERLOCK_STORE", "INTERLOCK_KEY"):
         if os.environ.get(name):
             warn(f"{name} is set and goes before the login; `unset {name}` to use the login")
-    _tell_unused_store()
+    tell_unused_store()
 
 
-def _tell_unused_store() -> None:
+def tell_unused_store() -> None:
     """Say that the folder's own store is not used: the surprise would otherwise come later."""
     from interlock.service.settings import EMBEDDED_FILE, nearest
 

@@ -110,7 +110,7 @@ SECTIONS: tuple[Section, ...] = (
     Section(
         "Run",
         (
-            Entry("init", "init", "make a store in this folder"),
+            Entry("init", "init", "make a store, a policy and an example in this folder"),
             Entry("serve", "serve", "run the server"),
             Entry("login", "login", "keep a server and your key for your commands"),
             Entry("logout", "login", "forget the server and the key that you logged in with"),

@@ -107,6 +107,17 @@ class _Sitting:
             except _Left:
                 say("")
         say("nothing else waits for your decision" if self._passed else "nothing waits for your decision")
+        if not self._passed:
+            self._say_own()
+
+    def _say_own(self) -> None:
+        """A person who tries this alone is told why their own request is not theirs to decide, and who is needed."""
+        waiting = self._client.get_inbox(mine=False, limit=1).items
+        if waiting and waiting[0].why_not == "own_request":
+            say(
+                f"your own request {waiting[0].id} waits for another person. For a key of theirs: "
+                "interlock key create NAME --kind person --roles review"
+            )
 
     def say_done(self) -> None:
         """How many were approved, rejected and skipped."""

@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Generator, Sequence
 from types import FrameType
 
-from interlock.cli.exits import Exit
+from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser
 from interlock.cli.output import counted, painted, say
 from interlock.demo.scenes import SCENES, Scene
@@ -26,15 +26,31 @@ def declare_demo() -> Parser:
         "and check what Interlock promises. Takes about 15 seconds and leaves nothing behind.\n"
         "Exit code 1 if a promise was not kept. With --open, the server stays instead, filled with a company's day,\n"
         "for you to look at in a browser.",
-        examples=("interlock demo", "interlock demo --open"),
+        examples=("interlock demo", "interlock demo --scene 2", "interlock demo --open"),
+        more="\n".join(("scenes:", *_listed())) + "\n",
     )
-    parser.add_argument("--open", action="store_true", help="fill a server, print a sign-in link, and stay")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument(
+        "--scene", nargs="?", const="", metavar="N", help="play this scene alone; without N, list them"
+    )
+    one.add_argument("--open", action="store_true", help="fill a server, print a sign-in link, and stay")
     parser.set_defaults(run=run_demo)
     return parser
 
 
 def run_demo(args: Namespace) -> int:
-    """Play every scene, or show a company's day."""
+    """Play every scene or one, list them, or show a company's day."""
+    if args.scene == "":
+        say(
+            "Scenes:",
+            *_listed(),
+            "",
+            "Play one with `interlock demo --scene N`, and all with `interlock demo`.",
+        )
+        return Exit.DONE
+    if args.scene is not None:
+        number = _number(args.scene)
+        return Exit.DONE if perform(SCENES[number - 1 : number], first=number) else Exit.ERROR
     if args.open:
         from interlock.demo.showcase import show
 
@@ -43,9 +59,25 @@ def run_demo(args: Namespace) -> int:
     return Exit.DONE if perform(SCENES) else Exit.ERROR
 
 
-def perform(scenes: Sequence[Scene]) -> bool:
-    """Play the scenes; True if every promise was kept."""
-    story, begun = Story(), time.monotonic()
+def _listed() -> list[str]:
+    return [f"  {number}  {scene.title}" for number, scene in enumerate(SCENES, start=1)]
+
+
+def _number(word: str) -> int:
+    """The number of a scene that there is."""
+    if word.isascii() and word.isdigit() and 1 <= int(word) <= len(SCENES):
+        return int(word)
+    raise Failed(
+        f"there is no scene {word!r}; scenes have the numbers 1 to {len(SCENES)}, "
+        "and `interlock demo --scene` lists them",
+        Exit.USAGE,
+        name="no_scene",
+    )
+
+
+def perform(scenes: Sequence[Scene], *, first: int = 1) -> bool:
+    """Play the scenes, numbered from `first`; True if every promise was kept."""
+    story, begun = Story(first), time.monotonic()
     say("A server starts on a temporary store. Everything below is real: real requests, real answers.")
     with _ending_tidily():
         server = DemoServer()
@@ -100,7 +132,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 _NEXT = (
     "Try it yourself:",
-    "   interlock policy check policy.yaml        write a policy",
-    "   interlock serve --policy policy.yaml      run a server; it prints an admin key",
-    "   interlock --help                          everything else",
+    "   interlock init             a policy and an example to run, in a folder of your own",
+    "   interlock demo --open      a server full of requests, to look at in your browser",
+    "   interlock --help           everything else",
 )

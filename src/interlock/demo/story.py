@@ -38,11 +38,11 @@ def histogram_of(answers: Iterable[Answer]) -> Histogram:
 
 
 class Story:
-    """Tells scenes, and remembers which promises were broken."""
+    """Tells scenes, numbered from `first`, and remembers which promises were broken."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = 1) -> None:
         self.promises: list[Promise] = []
-        self._scenes = 0
+        self._scenes = first - 1
         self._answers: Histogram = Counter()
         self._drawn: Histogram = Counter()
 

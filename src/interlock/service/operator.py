@@ -15,6 +15,7 @@ from interlock.rooms.identity.model import EVERY_ROLE, PRINCIPALS, ApiKey, Princ
 from interlock.rooms.identity.principals import BootstrapAdmin, IssueKey, RevokeKey
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.policy.parser import parse_policy
+from interlock.rooms.policy.queries import read_head
 from interlock.rooms.policy.rules import ActivatePolicy
 from interlock.service.local_kernel import local_user
 from interlock.service.service import Service
@@ -119,6 +120,13 @@ async def activate_policy_file(service: Service, path: Path) -> str:
     document = parse_policy(text)
     head = await service.kernel.run(ActivatePolicy.of(document, text, tenant=TENANT_DEFAULT))
     return head.snapshot
+
+
+async def activate_first_policy_file(service: Service, path: Path) -> str | None:
+    """Put a policy file in force if none is; returns its snapshot id. Raises `SourceInvalid`."""
+    if await read_head(service.store, TENANT_DEFAULT) is not None:
+        return None
+    return await activate_policy_file(service, path)
 
 
 class NothingToRepair(Exception):
