@@ -1,8 +1,8 @@
 """Writes into docs/ARCHITECTURE.md which files one approve over HTTP on SQLite passes through.
 
 The request is really sent: to granian on a temporary store, as `interlock serve` runs it. The interpreter reports which
-of our functions are called meanwhile. Background work is left out: sweeps, relays, the check of budgets, and the store's
-look at what other processes wrote.
+of our functions are called meanwhile. Background work is left out: sweeps, relays, the check of budgets, and the
+store looking for commits of other processes.
 """
 
 from __future__ import annotations
