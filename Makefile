@@ -55,6 +55,7 @@ docs: $(DEV) ## write the generated pages again: references, states, settings, s
 	@$(BIN)/python -m tools.reference
 	@$(BIN)/python -m tools.sdk_reference
 	@$(BIN)/python -m tools.settings
+	@$(BIN)/python -m tools.chart_schema
 	@$(BIN)/python -m tools.schemas
 	@$(BIN)/python -m tools.ops
 	@$(BIN)/python -m tools.approve_path

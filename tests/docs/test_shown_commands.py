@@ -21,6 +21,7 @@ _ANY_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"(interlock|make|pip|curl|git|python\d?|\./\S+|[A-Z_]+=\S+) ")
 # Commands outside of console blocks, and who runs them.
 _DEMO, _LOGIN, _BROWSER = "test_demo_transcript.py", "test_login_pages.py", "tests/console/test_readme.py"
+_DEPLOYMENTS = "tests/deploy/test_shown_deployments.py"
 _NOBODY = "nobody: it would reach another machine"
 ELSEWHERE = {
     "make demo": _DEMO,
@@ -39,6 +40,7 @@ ELSEWHERE = {
     'curl -N -H "Authorization: Bearer $INTERLOCK_KEY" "$INTERLOCK_URL/api/v1/events?types=approval.*"': _LOGIN,
     "interlock webhook add https://example.com/interlock --type 'approval.*' --type job.denied": _NOBODY,
     "interlock webhook test wh_…": _NOBODY,
+    "python3 -m venv /opt/interlock": _DEPLOYMENTS,
     "pip install '.[nats]'": _NOBODY,
     "INTERLOCK_NATS_URL=nats://127.0.0.1:4222 interlock serve": _NOBODY,
     "pip install '.[postgres]'": _NOBODY,

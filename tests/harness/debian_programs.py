@@ -18,7 +18,7 @@ from typing import NamedTuple
 FETCH_SECONDS = 300
 # Beside the other tools that tests use, and gone with them.
 FETCHED = Path(sys.prefix) / "debian"
-_ADVICE = "tests run it: apt-get install nginx haproxy pgbouncer prometheus chromium"
+_ADVICE = "tests run it: apt-get install nginx haproxy pgbouncer prometheus systemd chromium"
 # Where packages keep their programs. Chromium's /usr/bin has a script that wants it installed.
 _PLACES = ("usr/lib/{0}/{0}", "usr/sbin/{0}", "usr/bin/{0}")
 

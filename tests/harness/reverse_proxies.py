@@ -1,4 +1,4 @@
-"""nginx and haproxy from Debian before a server, each with the configuration that `deploy/` ships."""
+"""nginx and haproxy from Debian before one server or two, each with the configuration that `deploy/` ships."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ Kind = Literal["nginx", "haproxy"]
 DEPLOY = Path(__file__).parents[2] / "deploy"
 START_SECONDS = 30
 _NGINX_SPOOLS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-# What a test cannot wait for is shortened; everything else is as shipped.
+# What a test cannot wait for, or counts the requests of, is shortened; everything else is as shipped.
 SHORTER = {
     "client_header_timeout 10s": "client_header_timeout 2s",
     "timeout http-request 10s": "timeout http-request 2s",
     "send_timeout 30s": "send_timeout 2s",
     "timeout client 30s": "timeout client 4s",
-    "check inter 2s": "",
+    "check inter 2s fall 2 rise 1": "",
 }
 
 
 class ReverseProxy:
-    """One proxy before the server on a port of 127.0.0.1. `start()` before use, `close()` after."""
+    """One proxy before servers on ports of 127.0.0.1. `start()` before use, `close()` after."""
 
-    def __init__(self, kind: Kind, upstream_port: int) -> None:
+    def __init__(self, kind: Kind, *upstream_ports: int, as_shipped: bool = False) -> None:
         self.port = pick_port()
         self._kind = kind
         self._folder = Path(tempfile.mkdtemp(prefix=f"interlock-{kind}-"))
         reaper().remove(self._folder)
         text = (DEPLOY / ("nginx.conf" if kind == "nginx" else "haproxy.cfg")).read_text()
-        for shipped, shorter in SHORTER.items():
+        for shipped, shorter in () if as_shipped else SHORTER.items():
             text = text.replace(shipped, shorter)
-        text = text.replace("127.0.0.1:8080", f"127.0.0.1:{self.port}")
-        text = text.replace("127.0.0.1:8700", f"127.0.0.1:{upstream_port}")
+        if len(upstream_ports) == 1:  # As the files say for one server.
+            text = re.sub(r"^ +server (two|127\.0\.0\.1:8701)\b.*\n", "", text, flags=re.MULTILINE)
+        for shipped, port in zip((8080, 8700, 8701), (self.port, *upstream_ports), strict=False):
+            text = text.replace(f"127.0.0.1:{shipped}", f"127.0.0.1:{port}")
         text = re.sub(r"pid /run/nginx.pid;", f"pid {self._folder}/pid; daemon off;", text)
         # Debian's own places for what nginx spools belong to an installed package, and to root.
         spools = (f"{what}_temp_path {self._folder}/{what};" for what in _NGINX_SPOOLS)

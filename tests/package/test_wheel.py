@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
-from tests.harness.installation import Installation
+from tests.harness.installation import HANG_SECONDS, ROOT, Installation
+from tests.harness.server import clean_env
 from tests.tidy.source import PACKAGE, files
 
 # What `interlock[postgres]` and `interlock[nats]` bring.
@@ -24,6 +27,22 @@ def test_the_demo_keeps_its_promises_without_the_source_tree(installed: Installa
     where = installed.run("python", "-c", "import interlock; print(interlock.__file__)")
     assert Path(where.stdout.strip()).is_relative_to(installed.packages), where.stdout + where.stderr
     said = installed.run("interlock", "demo")
+    assert said.returncode == 0, said.stdout + said.stderr
+
+
+def test_uvx_runs_the_command_that_is_named_like_the_package(wheel: Path, tmp_path: Path) -> None:
+    # uv takes the packages that the wheel declares from its cache, or downloads them, in the locked versions.
+    uv = Path(sys.executable).parent / "uv"
+    locked = ROOT / "requirements/runtime.txt"
+    command = [uv, "tool", "run", "--isolated", "--python", sys.executable, "--constraints", locked]
+    said = subprocess.run(
+        [*command, "--from", wheel, "interlock", "demo"],
+        cwd=tmp_path,
+        env=clean_env({"UV_TOOL_DIR": str(tmp_path / "tools")}),
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+    )
     assert said.returncode == 0, said.stdout + said.stderr
 
 
