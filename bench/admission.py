@@ -1,8 +1,8 @@
 """Admission over HTTP: starts and completions against the same server without a store, and crowds at a small limit.
 
-What a start costs without contention can be read in two ways, so both are told: starts one after the other, where
-nobody waits for anybody; and the same crowd where there is room for all of it, where everybody waits for the
-server as in the crowd at the limit, and only the gate differs.
+What a start costs without contention is measured in two ways: starts one after the other, where no caller waits for
+another; and the same crowd with room for all of it, where callers wait for the server as at the limit and only the gate
+differs.
 """
 
 from __future__ import annotations

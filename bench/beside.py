@@ -17,7 +17,7 @@ from interlock.cli.output import say
 from interlock.rooms.identity.keys import digest_of
 from interlock.rooms.identity.model import Caller, PrincipalKind, Role
 from interlock.rooms.jobs.claims import ClaimJob
-from interlock.rooms.jobs.holds import Backoff, CompleteJob
+from interlock.rooms.jobs.holds import CompleteJob, JobBackoff
 from interlock.service.operator import issue_key
 from interlock.service.service import Service
 from tests.harness.postgres import PostgresServer
@@ -87,7 +87,7 @@ async def _ours(store: str) -> float:
             job_id = await submit(service, bot, number)
             await approve(service, ann, job_id)
             held = await service.kernel.run(
-                ClaimJob(caller=hand, job_id=job_id, lease_seconds=30, backoff=Backoff())
+                ClaimJob(caller=hand, job_id=job_id, lease_seconds=30, backoff=JobBackoff())
             )
             await service.kernel.run(
                 CompleteJob(caller=hand, job_id=job_id, fence=held.job.fence, result="done")

@@ -15,7 +15,7 @@ from tests.harness.processes import pick_port
 
 
 def burst(url: str, requests: Sequence[Request], connections: int) -> Burst:
-    """Send them over so many connections. Ends the benchmark if one is answered with anything but success."""
+    """Send them over that many connections. Ends the benchmark if one is answered with anything but success."""
     with closing(Crowd(url, connections)) as crowd:
         return crowd.sent(requests)
 

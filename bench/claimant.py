@@ -46,7 +46,7 @@ def _way_to(task: str, place: str, key: str) -> Callable[[float], Claimed]:
 
 
 def _lock_file(task: str, log: Path) -> Callable[[float], Claimed]:
-    """The rival: a log that is scanned and appended to, synced, by whoever has made the lock file."""
+    """The rival: a log that is scanned and appended to, synced, by the process that made the lock file."""
     from bench.lock_file import TimedOut, claim
 
     return lambda seconds: _until(seconds, lambda: claim(log, task, new_id("exec")), TimedOut)

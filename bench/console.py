@@ -68,7 +68,7 @@ async def _medians(places: list[Get], address: str) -> list[float]:
 
 
 def _told(found: dict[str, list[float]]) -> bool:
-    title(f"Pages of the console, server time in ms, with so many rows in each list: {SIZES}")
+    title(f"Pages of the console, server time in ms, by rows in each list: {SIZES}")
     head = "".join(f"{f'{size:,}':>10}" for size in SIZES)
     say(f"  {'page':<44}{head}{'last / first':>14}{'last / middle':>15}")
     for address, (few, many, most) in found.items():

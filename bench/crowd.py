@@ -33,7 +33,7 @@ class Burst(NamedTuple):
 
 
 class Crowd:
-    """So many connections, kept from burst to burst: to open them is no part of what is measured."""
+    """Connections, kept from burst to burst: to open them is no part of what is measured."""
 
     def __init__(self, url: str, connections: int) -> None:
         parts = urlsplit(url)

@@ -20,7 +20,7 @@ Act = Callable[[Connection, int], Awaitable[object]]
 
 
 class Caller:
-    """Somebody with a key who calls a server over many connections at once."""
+    """A caller with a key who calls a server over many connections at once."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         self._url = url
@@ -35,7 +35,7 @@ class Caller:
         return answer
 
     def rate(self, count: int, one: Act) -> float:
-        """How many of these a second, so many at once."""
+        """How many of these a second, that many at once."""
         return count / self.seconds(count, CONNECTIONS, one)
 
     def seconds(self, count: int, connections: int, one: Act) -> float:

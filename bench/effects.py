@@ -11,7 +11,7 @@ from interlock.kernel.ids import new_id
 from interlock.rooms.effects.model import EFFECTS
 from interlock.rooms.effects.settlement import CommitEffect
 from interlock.rooms.identity import model as identity
-from interlock.rooms.jobs.effect_begin import BeginEffect
+from interlock.rooms.jobs.effect_intent import BeginEffect
 from interlock.service.service import Service
 from tests.harness.load import Connection
 
@@ -20,7 +20,7 @@ _HASH = "sha256:5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03
 
 
 class Acting:
-    """Somebody who acts once, again and again."""
+    """A caller that acts once, again and again."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller

@@ -1,10 +1,10 @@
 """Claims of one-shot grants by eight processes, beside histories of spent grants: rate, fairness, p99.
 
 A tool with a lock file that scans its log was measured on two quiet cores with 110 to 230 claims a second at 100
-records of history, 9 to 19 at 5,000, and 3 to 8 % of the claims timing out. The goals are so many times the best of
-that. In turns with ours runs the least that such a design can do (`bench/lock_file.py`), which is two to three times
-as quick as that tool and times out nothing: what this machine makes of it, now. What eight processes on one file can
-do at most with a commit each is told too: the statements of a claim, with nothing decided.
+records of history, 9 to 19 at 5,000, and 3 to 8 % of the claims timing out. The goals are multiples of the best of
+these figures. In turns with ours runs the simplest tool of that design (`bench/lock_file.py`). It is two to three times
+as quick as the measured tool, and times out nothing; its figures are of this machine, now. The upper bound for eight
+processes that commit one by one is measured too: the statements of a claim, with nothing decided.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _line_of(claimant: subprocess.Popen[str]) -> str:
 
 
 def _store_with(here: Path, history: int) -> str:
-    """A store with so many spent grants, each with its use."""
+    """A store with that many spent grants, each with its use."""
     store = f"sqlite:///{here}/{history}.db"
     kernel = LocalKernel(store)
     kernel.run(IssueGrant(caller=kernel.caller, grant_id=new_id("gnt"), task=TASK))
@@ -177,7 +177,7 @@ def _store_with(here: Path, history: int) -> str:
 
 
 def _supply(store: str) -> None:
-    """So many open one-shot grants, as many as no contest can use up."""
+    """More open one-shot grants than a contest can use up."""
     kernel = LocalKernel(store)
     issued = kernel.run(IssueGrant(caller=kernel.caller, grant_id=new_id("gnt"), task=TASK))
     kernel.close()

@@ -25,7 +25,7 @@ ROUNDS = 7
 
 
 class Grown:
-    """A store with so many pending approvals in it, and what one more call costs there."""
+    """A store with that many pending approvals in it, and what one more call costs there."""
 
     def __init__(self, runner: asyncio.Runner, service: Service, bot: Caller, ann: Caller) -> None:
         self._run = runner.run
@@ -35,7 +35,7 @@ class Grown:
         self._jobs: list[str] = []
 
     def fill(self, count: int) -> None:
-        """Submit so many jobs, with all that a submit leaves behind."""
+        """Submit that many jobs, with all that a submit leaves behind."""
         self._run(many(count, FILLERS, self._submit))
 
     def submits(self) -> float:

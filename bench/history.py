@@ -46,7 +46,7 @@ class Work:
 
 
 def compare(works: list[Work], *, goal: float = 1.3) -> bool:
-    """Both stores; True if no work costs more than so many times as much beside the long history."""
+    """Both stores; True if no work costs more than the goal allows beside the long history."""
     postgres = PostgresServer()
     postgres.start()
     try:
@@ -101,7 +101,7 @@ async def _medians(places: list[tuple[Service, Caller]], work: Work) -> tuple[fl
 
 
 async def multiply(url: str, records: Records, count: int) -> None:
-    """Write so many copies of each record."""
+    """Write that many copies of each record."""
     if url.startswith("sqlite:///"):
         _multiply_file(url.removeprefix("sqlite:///"), records, count)
         return

@@ -18,7 +18,7 @@ CONTENDERS = 200
 
 
 class Leasing:
-    """What somebody does with leases on one server."""
+    """What a caller does with leases on one server."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -37,7 +37,7 @@ class Leasing:
         )
 
     def contended(self) -> float:
-        """How long so many contenders for one resource take until each has had it."""
+        """How long that many contenders for one resource take until each has had it."""
         return self._caller.seconds(CONTENDERS, CONTENDERS, lambda line, n: self._cycle(line, "hot", 120))
 
     def sequential(self) -> float:

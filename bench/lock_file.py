@@ -15,11 +15,11 @@ _AT = "2026-01-02T03:04:05.678901Z"
 
 
 class TimedOut(Exception):
-    """Somebody else had the lock file for too long."""
+    """Another process had the lock file for too long."""
 
 
 def write(log: Path, task: str, spent: int) -> None:
-    """A log with so many spent grants, each with its use, and one that is good for any number of uses.
+    """A log with that many spent grants, each with its use, and one that is good for any number of uses.
 
     Each line says what the store's record of the same thing says.
     """

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench import null_identity, null_runs, null_work, serving
 from interlock.kernel.idempotency import Once
-from interlock.rooms.jobs.approvals import ApproveJob, Decided, Outcome
+from interlock.rooms.jobs.approvals import ApproveJob, Decided, DecisionOutcome
 from interlock.rooms.jobs.model import Job, JobState, Verdict
 from interlock.rooms.jobs.rules import SubmitJob
 from interlock.service.service import Service
@@ -42,7 +42,9 @@ class NoStore:
             self._last = self._job(command)
             return self._last
         if isinstance(command, ApproveJob) and self._last is not None:
-            return Decided(outcome=Outcome.APPROVED, job=self._last, votes=1, quorum=1, decision_id="dec_0")
+            return Decided(
+                outcome=DecisionOutcome.APPROVED, job=self._last, votes=1, quorum=1, decision_id="dec_0"
+            )
         known = null_work.answered(command) or null_runs.answered(command)
         if known is None:
             raise TypeError(f"{type(command).__name__} is not measured here")

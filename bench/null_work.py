@@ -7,9 +7,9 @@ from typing import Any
 
 from interlock.rooms.effects.model import Effect, EffectState, downstream_key
 from interlock.rooms.effects.settlement import CommitEffect
-from interlock.rooms.jobs.effect_begin import BeginEffect, Begun
+from interlock.rooms.jobs.effect_intent import BeginEffect, BegunEffect
 from interlock.rooms.leases.acquisition import Acquired, AcquireLease
-from interlock.rooms.leases.model import LEASES, Lease, LeaseState, Mode
+from interlock.rooms.leases.model import LEASES, Lease, LeaseMode, LeaseState
 from interlock.rooms.leases.rules import RenewLease
 from interlock.rooms.leases.transfers import ReleaseLease
 
@@ -24,7 +24,7 @@ def answered(command: Any) -> Any:
     if isinstance(command, RenewLease | ReleaseLease):
         return lease_of(command.lease_id, command.resource)
     if isinstance(command, BeginEffect):
-        return Begun(effect=_effect(command.action_id, EffectState.IN_PROGRESS), replayed=False)
+        return BegunEffect(effect=_effect(command.action_id, EffectState.IN_PROGRESS), replayed=False)
     if isinstance(command, CommitEffect):
         return _effect(command.action_id, EffectState.COMMITTED)
     return None
@@ -51,7 +51,7 @@ def lease_of(lease_id: str, resource: str) -> Lease:
         id=lease_id,
         version=1,
         resource=resource,
-        mode=Mode.EXCLUSIVE,
+        mode=LeaseMode.EXCLUSIVE,
         state=LeaseState.LEASED,
         fence=1,
         owner="anyone",

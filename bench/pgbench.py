@@ -15,7 +15,7 @@ from tests.harness.postgres import PostgresServer
 
 ROWS = 3000
 
-# Every client has rows of its own, as every caller of the kernel has: nobody waits for anybody.
+# Every client has rows of its own, as every caller of the kernel has: no caller waits for another.
 _CHOOSE = """
 \\set n :client_id * {share} + random(1, {share})
 """

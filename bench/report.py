@@ -13,7 +13,7 @@ ROUNDS = 3
 
 
 class _Course:
-    """How far a run of `make bench` is, for whoever watches it."""
+    """How far a run of `make bench` is, for the person who watches it."""
 
     def __init__(self) -> None:
         self._progress: Progress | None = None
@@ -27,7 +27,7 @@ class _Course:
         self._progress = None
 
     def begin(self, section: str, done: int, total: int) -> None:
-        """The next of so many sections begins."""
+        """Begin a section, `done` of `total` being over."""
         self._section, self._done, self._total = section, done, total
         self.tell("")
 

@@ -76,7 +76,7 @@ async def approve(service: Service, ann: Caller, job_id: str) -> None:
 
 
 async def many(count: int, callers: int, one: Callable[[int], Awaitable[object]]) -> float:
-    """Run `one` for every number with so many callers at once; returns how many a second."""
+    """Run `one` for every number with that many callers at once; returns how many a second."""
     numbers = iter(range(count))
     loop = asyncio.get_running_loop()
 

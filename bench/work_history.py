@@ -17,7 +17,7 @@ from interlock.kernel.ids import new_id
 from interlock.rooms.identity.keys import digest_of
 from interlock.rooms.identity.model import Caller, PrincipalKind, Role
 from interlock.rooms.jobs.claims import ClaimJobs
-from interlock.rooms.jobs.holds import Backoff, CompleteJob
+from interlock.rooms.jobs.holds import CompleteJob, JobBackoff
 from interlock.rooms.jobs.model import JOBS
 from interlock.rooms.jobs.rules import SubmitJob
 from interlock.rooms.policy.action import Action
@@ -66,7 +66,7 @@ class Site:
         run, hand = self._service.kernel.run, self._hand
         action = Action(topic=TOPIC, payload=msgspec.Raw(msgspec.json.encode(PAYLOAD)))
         await run(SubmitJob(caller=self._bot, job_id=new_id("job"), action=action))
-        claim = ClaimJobs(caller=hand, topics=(TOPIC,), most=1, lease_seconds=30, backoff=Backoff())
+        claim = ClaimJobs(caller=hand, topics=(TOPIC,), most=1, lease_seconds=30, backoff=JobBackoff())
         started = perf_counter()
         (held,) = await run(claim)
         seconds = perf_counter() - started

@@ -1,7 +1,8 @@
 """Writes into docs/ARCHITECTURE.md which files one approve over HTTP on SQLite passes through.
 
 The request is really sent: to granian on a temporary store, as `interlock serve` runs it. The interpreter reports which
-of our functions are called meanwhile. Background work (sweeps, relays, the check of budgets) is left out.
+of our functions are called meanwhile. Background work is left out: sweeps, relays, the check of budgets, and the
+store looking for commits of other processes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
@@ -28,6 +29,7 @@ from interlock.service.logs import Log
 from interlock.service.operator import issue_key
 from interlock.service.service import Service, open_service
 from interlock.service.settings import TENANT_DEFAULT, settings_from
+from interlock.store.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "interlock"
@@ -41,8 +43,11 @@ rules:
   - {id: ask-for-payments, when: {topic: finance.pay}, decision: require_human}
 """
 _START_SECONDS = 30.0
-# It runs by itself, not for a request.
-_WATCH = Kernel._reap.__code__  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+# These loops run by themselves, not for a request.
+_LOOPS = (
+    Kernel._reap.__code__,  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    SqliteStore._watch.__code__,  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+)
 
 
 def main() -> None:
@@ -150,15 +155,15 @@ class Calls:
         if files is None or event != "call":
             return
         path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(PACKAGE) and not _is_under(frame, _WATCH):
+        if path.is_relative_to(PACKAGE) and not _is_under(frame, _LOOPS):
             file = path.relative_to(PACKAGE).as_posix()
             if file not in files:
                 files.append(file)
 
 
-def _is_under(frame: FrameType | None, code: CodeType) -> bool:
+def _is_under(frame: FrameType | None, loops: Collection[CodeType]) -> bool:
     while frame is not None:
-        if frame.f_code is code:
+        if frame.f_code in loops:
             return True
         frame = frame.f_back
     return False

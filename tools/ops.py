@@ -46,7 +46,7 @@ def burning(part: str, whole: str, by: str = "") -> str:
 
 
 class Alert(NamedTuple):
-    """One rule. A page wakes somebody now; a ticket is for the next working day."""
+    """One rule. A page wakes a person now; a ticket is for the next working day."""
 
     name: str
     expr: str
@@ -106,7 +106,7 @@ ALERTS = (
         "5m",
         "ticket",
         "{{ $value }} effects of tenant {{ $labels.tenant }} have an unknown outcome, and do not run again until "
-        "somebody resolves them.",
+        "a person resolves them.",
     ),
     Alert(
         "InterlockManyReplays",
@@ -127,7 +127,7 @@ ALERTS = (
         "max (interlock_dead_letters) > 0",
         "5m",
         "ticket",
-        "{{ $value }} jobs have failed for good and wait for somebody.",
+        "{{ $value }} jobs have failed for good and wait for a person.",
     ),
     Alert(
         "InterlockCommitsSlow",

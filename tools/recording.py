@@ -84,7 +84,7 @@ def _film(raw: str, taken: list[Step]) -> list[Piece]:
 
 
 def _quiet() -> dict[str, str]:
-    """A plain prompt, colours, and no trace in anybody's history."""
+    """A plain prompt, colours, and no trace in the shell's history."""
     return {"PS1": PROMPT, "HISTFILE": "/dev/null", "TERM": "xterm", "LANG": "C.UTF-8"}
 
 

@@ -17,7 +17,7 @@ import msgspec
 from interlock.cli.execution.tasks import TaskFile
 from interlock.rooms.policy import parser
 from interlock.rooms.policy.expressions import EXPRESSION_MAX
-from interlock.rooms.policy.language import ApprovalRequirement, Decision, Mode
+from interlock.rooms.policy.language import ApprovalRequirement, Decision, PolicyMode
 from interlock.rooms.policy.parser import TEXT_MAX, VALUES_MAX
 from tools.schema_words import APPROVAL, ESCALATION, POLICY, RULE, TASK, TASK_APPROVAL, THROTTLE, WHEN
 
@@ -56,7 +56,7 @@ def policy_schema() -> Json:
             POLICY,
             required=["version"],
             version={"const": "v1"},
-            mode={"enum": [mode.value for mode in Mode], "default": Mode.ENFORCE.value},
+            mode={"enum": [mode.value for mode in PolicyMode], "default": PolicyMode.ENFORCE.value},
             default={"enum": _OUTCOMES, "default": Decision.DENY.value},
             rules={"type": "array", "maxItems": parser.RULES_MAX, "items": {"$ref": "#/$defs/rule"}},
         ),

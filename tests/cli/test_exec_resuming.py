@@ -66,9 +66,9 @@ def test_an_id_that_nobody_claimed_under_is_resumed_by_no_open_grant(task_termin
 _KILLED_WHILE_BEGINNING = """
 import os, signal
 from interlock.cli.main import main
-from interlock.rooms.jobs import effect_begin
+from interlock.rooms.jobs import effect_intent
 
-effect_begin.record_effect = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+effect_intent.record_effect = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 main(["exec", "mark"])
 """
 

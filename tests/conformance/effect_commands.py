@@ -14,8 +14,8 @@ from interlock.rooms.effects.model import EffectTarget, Outcome
 from interlock.rooms.effects.settlement import CommitEffect, FailEffect, ResolveEffect, SweepOverdueEffects
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.principals import EnsureLocalPerson
-from interlock.rooms.jobs.effect_begin import BeginEffect
-from interlock.rooms.jobs.touches import Change, TouchTarget, TouchTargets
+from interlock.rooms.jobs.effect_intent import BeginEffect
+from interlock.rooms.jobs.touches import TargetChange, TouchTarget, TouchTargets
 
 Commands = st.SearchStrategy[Command[Any]]
 
@@ -28,7 +28,7 @@ _keys = st.sampled_from(["doc:1", "repo:a/b"])
 _versions = st.sampled_from(["v1", "v2", "v3"])
 _fences = st.integers(1, 3)
 _values = st.sampled_from([msgspec.Raw(b"null"), msgspec.Raw(b'{"ok":true}'), msgspec.Raw(b"1")])
-_changes = st.builds(Change, key=_keys, version=_versions, based_on=st.none() | _versions)
+_changes = st.builds(TargetChange, key=_keys, version=_versions, based_on=st.none() | _versions)
 
 
 def people() -> Commands:

@@ -14,9 +14,9 @@ from interlock.rooms.effects.model import EffectTarget, LeaseRef
 from interlock.rooms.grants.claims import ClaimGrant
 from interlock.rooms.grants.rules import IssueGrant, RevokeGrant
 from interlock.rooms.identity.model import Caller
-from interlock.rooms.jobs.effect_begin import BeginEffect
+from interlock.rooms.jobs.effect_intent import BeginEffect
 from interlock.rooms.leases.acquisition import AcquireLease
-from interlock.rooms.leases.model import LEASES, Mode
+from interlock.rooms.leases.model import LEASES, LeaseMode
 from interlock.rooms.leases.rules import CheckLease, RenewLease
 from interlock.rooms.leases.transfers import Content, HandOffLease, ReleaseLease, SaveCheckpoint
 
@@ -40,7 +40,7 @@ class Taking(Command[Any], frozen=True, kw_only=True):
 
     caller: Caller
     lease_id: str
-    mode: Mode
+    mode: LeaseMode
 
     def reads(self) -> Reads:
         return self._command.reads() | Reads(see=(LEASES.key(self.caller.tenant, self.lease_id),))
@@ -100,7 +100,7 @@ class Owning(Command[Any], frozen=True, kw_only=True):
 
 
 def leases() -> Commands:
-    modes = st.sampled_from([Mode.EXCLUSIVE, Mode.EXCLUSIVE, Mode.SHARED])
+    modes = st.sampled_from([LeaseMode.EXCLUSIVE, LeaseMode.EXCLUSIVE, LeaseMode.SHARED])
     acquire = st.builds(Taking, caller=_callers, lease_id=_leases, mode=modes)
     content = Content(done=msgspec.Raw(b"1"))
     return st.one_of(

@@ -10,10 +10,11 @@ from typing import Any, Protocol
 import pytest
 
 from interlock.cli.main import main
-from interlock.kernel.store_state import FENCE_MAX
 from interlock.sdk.client import Interlock
 from tests.harness.postgres import CUT_OFF, PostgresServer
 
+# JSON numbers are whole and exact up to here.
+EXACT_IN_JSON = 2**53 - 1
 POLICY = "version: v1\nrules:\n  - {id: all, when: {topic: work}, decision: allow}\n"
 Fences = dict[str, list[int]]
 
@@ -178,4 +179,4 @@ def assert_beyond(after: Fences, before: Fences) -> None:
     for kind, found in after.items():
         assert min(found) > max(before[kind]), kind
         assert found == sorted(set(found)), kind
-        assert max(found) <= FENCE_MAX
+        assert max(found) <= EXACT_IN_JSON

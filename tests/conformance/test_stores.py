@@ -317,3 +317,21 @@ async def test_the_clock_of_a_store_never_goes_back(store: Store) -> None:
 
 async def test_an_open_store_answers_a_ping(store: Store) -> None:
     await store.ping(2.0)
+
+
+async def test_a_record_is_found_by_what_an_update_made_of_it(store: Store) -> None:
+    before = Chore(tenant=TENANT, id="a", due=10**17, version=1)
+    await store.transact(carrying(changes((CHORES, before))))
+    after = Chore(tenant=TENANT, id="a", due=LONG_AGO, taken_by="w", version=2)
+    update = Update(CHORES, after, version_before=1, before=before)
+    await store.transact(carrying(changes(updates=(update,)), batch_id="batch_2"))
+    loaded: list[Loaded] = []
+
+    def look(found: Loaded) -> Changes:
+        loaded.append(found)
+        return changes()
+
+    await store.transact(
+        carrying(look, reads=Reads(picks=(DueChores(limit=5, own=False),)), batch_id="batch_3")
+    )
+    assert [list(records) for _, records in loaded[0].picked] == [[after]]

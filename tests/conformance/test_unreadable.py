@@ -1,4 +1,4 @@
-"""A row that somebody spoilt in the database: refused to whoever asks for it, and in nobody else's way."""
+"""A row that was damaged in the database: refused to callers that ask for it, and in no other's way."""
 
 from __future__ import annotations
 

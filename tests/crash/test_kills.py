@@ -68,7 +68,7 @@ def crowd(servers: Sequence[InterlockServer], keys: dict[str, Key]) -> Actors:
 
 
 async def at_random_moment(actors: Actors) -> None:
-    """Some time after somebody has got a decision, however slow the machine is."""
+    """Some time after a caller got a decision, however slow the machine is."""
     before = len(actors.promised.decisions)
     async with asyncio.timeout(HANG_SECONDS):
         while len(actors.promised.decisions) == before:

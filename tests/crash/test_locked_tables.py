@@ -1,4 +1,4 @@
-"""PostgreSQL tables that somebody has locked: told as busy, in time, whatever a call reads first."""
+"""PostgreSQL tables that another session has locked: told as busy, in time, whatever a call reads first."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from interlock.rooms.grants.rules import LIFE_MAX
 from interlock.rooms.identity.model import OWNERS_MAX
 from interlock.rooms.identity.rules import SESSION_IDLE_MAX
 from interlock.rooms.identity.sessions import LINK_LASTS, SESSION_LASTS
-from interlock.rooms.jobs import audience, claims, holds, revisions
+from interlock.rooms.jobs import audience, claims, revisions
 from interlock.rooms.leases import acquisition, lines, rules, transfers
 from interlock.rooms.policy import cases, cost, expressions, language, parser
 from interlock.rooms.workflows.model import STEPS_MAX
@@ -122,8 +122,10 @@ LIMITS = {
     "one piece of evidence": f"{number(bound('EvidenceBody', 'content'))} characters",
     "a reason or a note": f"{number(bound('ApproveBody', 'reason'))} characters",
     "attempts": counted("SubmitBody", "max_attempts"),
-    "a worker's lease": up_to(time(holds.LEASE_SECONDS_DEFAULT, "s"), time(holds.LEASE_SECONDS_MAX, "h")),
-    "jobs of one claim": number(claims.CLAIM_MAX),
+    "a worker's lease": up_to(
+        time(usual("ClaimJobsBody", "lease_seconds"), "s"), time(bound("ClaimJobsBody", "lease_seconds"), "h")
+    ),
+    "jobs of one claim": number(bound("ClaimJobsBody", "max")),
     "size of one claim": size(claims._CLAIMED_BYTES_MAX),
     "topics of one claim": number(bound("ClaimJobsBody", "topics")),
     "delay before the second attempt": time(own.retry_base_seconds, "s"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx2
 
-from tests.harness.processes import kill_tree, pick_port
+from tests.harness.processes import pick_port
 from tests.harness.reaper import reaper
 
 READY_SECONDS = 60
@@ -37,9 +37,7 @@ class MockProvider:
         return self
 
     def close(self) -> None:
-        kill_tree(self._process.pid)
-        self._process.wait()
-        reaper().forget(self._process.pid)
+        reaper().end(self._process)
 
     def set_account(self, subject: str, **claims: object) -> None:
         httpx2.put(f"{self.issuer}/users/{subject}", json=claims).raise_for_status()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from tests.harness.processes import kill_tree, pick_port
+from tests.harness.processes import listens, pick_port
 from tests.harness.reaper import reaper
 
 START_SECONDS = 30
@@ -47,19 +44,14 @@ class NatsServer:
                 start_new_session=True,
             )
         reaper().watch(self._process.pid)
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-                return self
-            time.sleep(0.02)
+        if listens(self._process, self.port, START_SECONDS):
+            return self
         raise TimeoutError(f"NATS does not start; its log ends:\n{self.log()}")
 
     def kill(self) -> None:
         """SIGKILL it."""
         if self._process is not None:
-            kill_tree(self._process.pid)
-            self._process.wait(30)
-            reaper().forget(self._process.pid)
+            reaper().end(self._process)
             self._process = None
 
     def wipe(self) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from tests.harness.debian_programs import FETCHED, Installed, installed
 from tests.harness.postgres_binaries import unprivileged_user
-from tests.harness.processes import kill_tree, pick_port
+from tests.harness.processes import listens, pick_port
 from tests.harness.reaper import reaper
 
 START_SECONDS = 30
@@ -64,19 +61,14 @@ class Pgbouncer:
                 **unprivileged_user(),
             )
         reaper().watch(self._process.pid)
-        deadline = time.monotonic() + START_SECONDS
-        while self._process.poll() is None and time.monotonic() < deadline:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-                return self
-            time.sleep(0.02)
+        if listens(self._process, self.port, START_SECONDS):
+            return self
         raise RuntimeError(f"pgbouncer does not start:\n{(self._folder / 'log').read_text()[-2000:]}")
 
     def kill(self) -> None:
         """SIGKILL it."""
         if self._process is not None:
-            kill_tree(self._process.pid)
-            self._process.wait(30)
-            reaper().forget(self._process.pid)
+            reaper().end(self._process)
             self._process = None
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 ROUNDS_MAX = 20
 PORTS_BELOW_EPHEMERAL = 12_000
@@ -52,6 +53,16 @@ def descendants(pid: int) -> list[int]:
     for member in found:
         found.extend(children.get(member, ()))
     return found
+
+
+def listens(process: subprocess.Popen[Any], port: int, seconds: float) -> bool:
+    """Whether a process comes to accept connections on a port of this machine, before it ends and in time."""
+    deadline = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+        time.sleep(0.02)
+    return False
 
 
 def is_running(pid: int) -> bool:

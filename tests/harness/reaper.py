@@ -12,10 +12,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.harness.processes import kill_tree
 
 ROOT = Path(__file__).parents[2]
+_END_SECONDS = 30
 
 
 class Reaper:
@@ -39,6 +41,12 @@ class Reaper:
     def forget(self, pid: int) -> None:
         """`pid` has ended and its number may be anyone's now."""
         self._tell(f"forget {pid}")
+
+    def end(self, process: subprocess.Popen[Any]) -> None:
+        """Kill the tree of a process that is watched, and watch it no more."""
+        kill_tree(process.pid)
+        process.wait(_END_SECONDS)
+        self.forget(process.pid)
 
     def remove(self, folder: Path) -> None:
         """Remove `folder` when this process is gone."""

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Literal
 
 from tests.harness.debian_programs import installed
-from tests.harness.processes import kill_tree, pick_port
+from tests.harness.processes import listens, pick_port
 from tests.harness.reaper import reaper
 
 Kind = Literal["nginx", "haproxy"]
@@ -70,19 +67,14 @@ class ReverseProxy:
                 start_new_session=True,
             )
         reaper().watch(self._process.pid)
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and self._process.poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-                return self
-            time.sleep(0.02)
+        if listens(self._process, self.port, START_SECONDS):
+            return self
         raise TimeoutError(f"{self._kind} does not start; its log ends:\n{self.log()}")
 
     def close(self) -> None:
         """End it and remove what it left."""
         if self._process is not None:
-            kill_tree(self._process.pid)
-            self._process.wait(30)
-            reaper().forget(self._process.pid)
+            reaper().end(self._process)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def log(self) -> str:

@@ -76,7 +76,7 @@ def note(world: World, text: str) -> None:
 
 
 class Raise(Command[Counter], frozen=True, kw_only=True):
-    """Count up, make a note of it and wake whoever watches; a refusal leaves a note only."""
+    """Count up, make a note of it and wake the callers that watch; a refusal leaves a note only."""
 
     name: str
     by: int = 1

@@ -102,7 +102,7 @@ class ScriptedStore:
             raise self._after_commit.popleft()
 
     def _holding(self, transaction: Transaction) -> Transaction:
-        """Somebody else holds the records in `held`: they are loaded, but not to own."""
+        """Another transaction holds the records in `held`: they are loaded, but not to own."""
         own = list(transaction.reads.own)
 
         def more(loaded: Loaded) -> Any:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from interlock.kernel.batch import Pending, Waiting
+from interlock.kernel.batch import CommandQueue, Pending
 from interlock.kernel.kernel import Kernel, KernelLimits
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import CommandFailed, Refusal
@@ -247,7 +247,7 @@ async def test_a_caller_that_goes_away_while_queued_is_not_carried() -> None:
 
 @in_virtual_time
 async def test_a_command_that_must_go_alone_ends_the_batch_before_it() -> None:
-    waiting = Waiting(count_max=9, bytes_max=9, batch_bytes_max=9, spent=lambda spent, now: None)
+    waiting = CommandQueue(count_max=9, bytes_max=9, batch_bytes_max=9, spent=lambda spent, now: None)
     loop = asyncio.get_running_loop()
     first, lonely, last = (
         Pending(Raise(name=name), loop.create_future(), now=0.0, budget=1.0, weight=0) for name in "abc"

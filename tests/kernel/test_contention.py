@@ -20,7 +20,7 @@ def now() -> float:
 
 
 def conflict_on(name: str) -> ScriptedStore:
-    """A store in which somebody else always writes this counter first."""
+    """A store in which another server always writes this counter first."""
     store = ScriptedStore()
     key = COUNTERS.key(TENANT, name)
 
@@ -34,7 +34,7 @@ def conflict_on(name: str) -> ScriptedStore:
 @in_virtual_time
 async def test_a_write_conflict_runs_the_batch_again_from_a_fresh_load() -> None:
     async with scripted_kernel() as b:
-        b.store.fail_next(WriteConflict("somebody was first"))
+        b.store.fail_next(WriteConflict("another server was first"))
         outcomes = await b.outcomes(Raise(name="a"), Raise(name="a"))
         assert [outcome.count for outcome in outcomes] == [1, 2]
         assert len(b.store.transactions) == 2
@@ -61,7 +61,7 @@ async def test_a_command_that_always_conflicts_no_longer_takes_others_along() ->
         seen = len(b.store.transactions)
 
         async def keep_calling(pause: float) -> None:
-            # Out of step with the batches, so that there is company for whoever comes back.
+            # Out of step with the batches, so that a command that comes back has company.
             while not hot.done():
                 await b.kernel.run(Raise(name="a"))
                 await asyncio.sleep(pause)

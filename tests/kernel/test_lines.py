@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from interlock.kernel.wakes import Place, Wakes
+from interlock.kernel.wakes import QueuePlace, Wakes
 from interlock.rooms.policy.matching import topic_test
 
 
-def place(wakes: Wakes, *topics: str, group: str = "claims:acme") -> Place:
+def place(wakes: Wakes, *topics: str, group: str = "claims:acme") -> QueuePlace:
     exact = tuple(topic for topic in topics if "*" not in topic)
     patterns = {topic: topic_test(topic) for topic in topics if "*" in topic}
     return wakes.lines.line_up(group, exact, patterns)

@@ -31,7 +31,7 @@ async def test_a_refused_command_wakes_nobody() -> None:
 @in_virtual_time
 async def test_a_batch_that_is_rolled_back_wakes_nobody() -> None:
     async with scripted_kernel() as b:
-        b.store.refuse_when(lambda transaction: WriteConflict("somebody was first"))
+        b.store.refuse_when(lambda transaction: WriteConflict("another server was first"))
         with b.kernel.wakes.subscribe(counter_topic("a")) as heard:
             change = asyncio.create_task(b.kernel.run(Raise(name="a"), acquire_seconds=0.5))
             assert not await heard.wait(1)

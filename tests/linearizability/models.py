@@ -18,7 +18,7 @@ class LeaseAnswer(NamedTuple):
 
 
 class LeaseState(NamedTuple):
-    """Who holds it (a fence, 0 for nobody, -1 for somebody whose answer was lost) and when that ends.
+    """Who holds it (a fence, 0 for nobody, -1 for a caller whose answer was lost) and when that ends.
 
     An end that nobody was told is a range: a holder may be over from `ends_min` on and must be by `ends_max`.
     """
@@ -92,7 +92,7 @@ class LeaseModel:
             yield state
 
     def _stale(self, state: LeaseState, operation: Operation, fence: int) -> Iterator[LeaseState]:
-        """Refused: somebody else's, or its time was over before the answer came."""
+        """Refused: it is another caller's, or its time was over before the answer came."""
         is_repeat = operation.call == "release" and fence in state.released
         if is_repeat:
             return
@@ -170,7 +170,7 @@ class EffectModel:
 
 
 class AdmissionModel:
-    """A limit of so many runs at once. start(name) -> "admitted" or "full"; complete(name) -> "completed"."""
+    """A limit of runs at once. start(name) -> "admitted" or "full"; complete(name) -> "completed"."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

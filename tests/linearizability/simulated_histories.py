@@ -29,7 +29,7 @@ class Subject(Protocol):
 def play(
     subject: Subject, seed: int, *, clients: int = 4, calls: int = 40, lost: float = 0.1
 ) -> list[Operation]:
-    """A history of so many calls. A call takes effect somewhere between its start and its answer, if it does."""
+    """A history of that many calls. A call takes effect somewhere between its start and its answer, if it does."""
     chance = random.Random(seed)
     history: list[Operation] = []
     events: list[tuple[float, int, Callable[[], None]]] = []

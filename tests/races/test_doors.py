@@ -54,7 +54,7 @@ class Door:
         return Request(method=method, path=sent.path, body=sent.body, headers=sent.headers)
 
     async def run(self, by: Key) -> dict[str, Any]:
-        """A run that somebody started."""
+        """A run that another caller started."""
         answer = await self.send("POST", f"workflows/{fresh('flow')}/runs", by)
         assert answer.status == 201, answer.body
         return answer.json()

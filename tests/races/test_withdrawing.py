@@ -48,7 +48,7 @@ async def _race(deployment: Deployment, executor: str, *, late: float) -> tuple[
         claimed += answers[0].status == 200
         withdrawn += any(answer.word == "withdrawn" for answer in answers[1:])
         await asyncio.sleep(PAUSE_SECONDS)
-    # Whoever lost is told so, and stays the loser.
+    # The loser is told so, and stays the loser.
     late_claim, late_withdrawal = await deployment.ask(deployment.claim(job, who), deployment.withdraw(job))
     assert late_claim.status == 409
     assert (late_withdrawal.status, late_withdrawal.word) == (409, "not_actionable")

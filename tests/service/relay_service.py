@@ -14,7 +14,7 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind, Reads, Record
 from interlock.kernel.world import Command, World
 from interlock.rooms.events import queries as outbox
-from interlock.rooms.events.model import RELAYS, WEBHOOKS, EventType, Placed, Relay, Webhook, announce
+from interlock.rooms.events.model import RELAYS, WEBHOOKS, EventType, PlacedEvent, Relay, Webhook, announce
 from interlock.rooms.events.signing import spell_secret
 from interlock.rooms.events.webhooks import AddWebhook
 from interlock.rooms.identity.model import Caller
@@ -114,17 +114,17 @@ class RelayService:
     async def webhook(self, webhook_id: str) -> Webhook | None:
         return await self.service.store.get(WEBHOOKS, TENANT, webhook_id)
 
-    async def placed(self) -> list[Placed]:
+    async def placed(self) -> list[PlacedEvent]:
         """Every event that has a position."""
-        found: list[Placed] = []
+        found: list[PlacedEvent] = []
         while page := await outbox.every_event_after(
             self.service.store, found[-1].position if found else 0, limit=500
         ):
             found += page
         return found
 
-    async def until_placed(self, count: int, *, seconds: float = 60) -> list[Placed]:
-        """Return once so many events have positions."""
+    async def until_placed(self, count: int, *, seconds: float = 60) -> list[PlacedEvent]:
+        """Return once that many events have positions."""
         async with asyncio.timeout(seconds):
             while len(found := await self.placed()) < count:
                 await asyncio.sleep(0.02)

@@ -109,7 +109,7 @@ def _a_line_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def dead_letters(relay_service: RelayService, relay_id: str, *, count: int) -> list[Delivery]:
-    """The dead letters of a destination once there are so many."""
+    """The dead letters of a destination once there are that many."""
     async with asyncio.timeout(30):
         while True:
             found = await queries.deliveries(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from interlock.rooms.jobs.sweeps import DueJobs, SweepDueJobs
 from interlock.service.settings import BadSetting, settings_from
 from interlock.store.memory import MemoryStore
 from interlock.store.sqlite import SqliteStore
-from tests.harness.in_process_api import ASK, VirtualClock, open_api
+from tests.harness.in_process_api import ASK, InProcessApi, VirtualClock, open_api
 
 
 def rows(path: Path, table: str) -> int:
@@ -142,3 +144,23 @@ def test_a_setting_that_cannot_be_meant_is_refused_by_name(given: dict[str, Any]
 def test_a_setting_of_the_wrong_kind_is_refused_in_plain_words(given: dict[str, Any], said: str) -> None:
     with pytest.raises(BadSetting, match=said):
         settings_from({}, **given)
+
+
+async def test_an_outage_is_no_fault_of_the_loop_that_advances_runs(
+    api: InProcessApi, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    was_asked = asyncio.Event()
+
+    async def away(*args: Any) -> Any:
+        was_asked.set()
+        raise StoreDown("gone")
+
+    with caplog.at_level(logging.DEBUG, "interlock.service.sweeps"), monkeypatch.context() as outage:
+        outage.setattr(api.service.store, "query", away)
+        api.service.workflows.start()
+        async with asyncio.timeout(30):
+            await was_asked.wait()
+            while not caplog.records:
+                await asyncio.sleep(0.01)
+
+    assert {record.levelname for record in caplog.records} == {"DEBUG"}

@@ -196,12 +196,9 @@ def test_no_module_imports_itself_through_others() -> None:
 
 
 def test_no_package_imports_itself_through_others() -> None:
-    graph: dict[str, set[str]] = {}
-    for module in package():
-        found = {_ours(entry) for entry in module.imports}
-        parts = {other.part for other in found if other is not None} - {module.part, "rooms", ""}
-        graph.setdefault(module.part, set()).update(parts)
-    assert not _cycle(graph)
+    """Neither among the parts of the product, nor among the rooms, nor among the packages inside any other."""
+    for folder in {module.name.rpartition(".")[0] for module in package()}:
+        assert not _cycle(_packages_of(folder)), f"the packages of {folder} import each other in a circle"
 
 
 # --- the rules, one function each ---
@@ -263,6 +260,25 @@ def _by_name() -> dict[str, Module]:
 def _neighbours(module: Module) -> set[str]:
     found = {_ours(entry) for entry in module.imports if entry.at_load}
     return {other.name for other in found if other is not None and other is not module}
+
+
+def _packages_of(folder: str) -> dict[str, set[str]]:
+    """The packages in a folder, each with those beside it that it imports, at load or later."""
+    graph: dict[str, set[str]] = {}
+    for module in package():
+        if (own := _package_in(folder, module)) is None:
+            continue
+        found = {_ours(entry) for entry in module.imports}
+        others = {_package_in(folder, other) for other in found if other is not None} - {own, None}
+        graph.setdefault(own, set()).update(other for other in others if other is not None)
+    return graph
+
+
+def _package_in(folder: str, module: Module) -> str | None:
+    """The package in `folder` that a module is in; None if it is elsewhere, or a module of the folder itself."""
+    inner = module.name.removeprefix(f"{folder}.")
+    is_deeper = "." in inner or module.path.name == "__init__.py"
+    return inner.partition(".")[0] if is_deeper and inner != module.name else None
 
 
 def _cycle(graph: dict[str, set[str]]) -> list[str]:

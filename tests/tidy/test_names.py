@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.tidy.source import Module, everything
+from tests.tidy.source import Module, everything, package
 
 EMPTY_WORDS = {"manager", "util", "utils", "helper", "helpers", "misc"}
+# Those behind the API. `wire` has the same nouns as the rooms, as they travel; clients have words of their own.
+SERVICE = ("kernel", "store", "rooms", "service", "channels", "api")
 EMPTY_VERBS = {"process", "handle"}
 IMPOSED = {"handle_starttag"}  # what html.parser calls
 
@@ -30,6 +33,16 @@ def test_every_test_is_named_as_a_claim() -> None:
         for line, name in _names(module)
         if name.startswith("test_") and module.path.stem != name and name.count("_") < 3
     ]
+
+
+def test_a_class_of_the_service_has_a_name_of_its_own() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for module in package():
+        if module.name.startswith(tuple(f"interlock.{part}." for part in SERVICE)):
+            for node in module.tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places[node.name].append(module.place)
+    assert not {name: found for name, found in places.items() if len(found) > 1}
 
 
 def _names(module: Module) -> Iterator[tuple[int, str]]:

@@ -13,7 +13,9 @@ MIGRATIONS = PACKAGE / "store" / "schema"
 
 
 def test_texts_name_their_subject() -> None:
-    sources = [path for path in PACKAGE.rglob("*") if path.suffix in TEXTS and MIGRATIONS not in path.parents]
+    folders = (PACKAGE, ROOT / "bench", ROOT / "tools")
+    found_in = [path for folder in folders for path in folder.rglob("*") if path.suffix in TEXTS]
+    sources = [path for path in found_in if MIGRATIONS not in path.parents]
     assert not [
         f"{path.relative_to(ROOT)}:{number} says {found.group()!r}; name who it is"
         for path in [*sources, *(ROOT / "docs").rglob("*.md")]

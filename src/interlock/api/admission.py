@@ -20,7 +20,7 @@ from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery, id_cursor
 from interlock.api.problem import invalid
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.codec.strict import Fault as FieldFault
+from interlock.kernel.codec.strict import JsonFault as FieldFault
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import Fault, LockBusy, StoreUnavailable
 from interlock.kernel.storage import StoreDown
@@ -81,14 +81,14 @@ async def counted(call: Asked[None, Any], workflow: str, starting: Awaitable[Ans
 
 
 def is_name(text: str) -> bool:
-    """Whether a workflow can be called so."""
+    """Whether this can be the name of a workflow."""
     return re.fullmatch(NAME, text) is not None
 
 
 def count_unheard(error: Exception, request: Request, path: Mapping[str, str], service: Service) -> None:
-    """Count a start that did not come as far as the gate: in an outage no other comes.
+    """Count a start that did not reach the gate; in an outage, none does.
 
-    Whose it was is known only of a key that came before.
+    Its tenant is known only if the key was presented before.
     """
     if not isinstance(error, Fault | StoreDown) or not is_name(path["workflow"]):
         return
@@ -184,7 +184,7 @@ async def _until_gone(call: Asked[None, wire.StartRunBody]) -> None:
 
 
 async def _leave(call: Asked[None, wire.StartRunBody], command: StartRun) -> None:
-    """Give the place up. A stopping server leaves it to the repeat; what cannot be given up lapses by itself."""
+    """Give the place up. A server that stops leaves it to a repeat of the call; else it lapses in time."""
     if command.ticket is not None and not call.services.is_stopping:
         leaving = LeaveLine(caller=command.caller, ticket=command.ticket, call_id=command.call_id)
         with contextlib.suppress(Fault):

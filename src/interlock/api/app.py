@@ -27,7 +27,7 @@ from interlock.api.decoder import (
 from interlock.api.operations import Answer, Answered, C, Call, Operation, Reply, S
 from interlock.api.problem import MEDIA_TYPE as PROBLEM_JSON
 from interlock.api.problem import ProblemError, invalid, problem, problem_response, retry_after
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.kernel.ids import new_id
 from interlock.service.logs import Log
 from interlock.service.metrics import Registry
@@ -61,7 +61,7 @@ class Apart(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether there are others."""
+        """Whether there are other callers who would have to wait."""
         ...
 
     async def run(self, tenant: str, weight: int, function: Callable[..., T], *arguments: Any) -> T:
@@ -263,7 +263,7 @@ def _check_ids(operations: tuple[Operation[Any, Any, Any, Any], ...]) -> None:
 
 def _unrouted(error: NoRoute | MethodNotAllowed | NotDecodable) -> ProblemError:
     if isinstance(error, NotDecodable):
-        return invalid(Fault("path", str(error)))
+        return invalid(JsonFault("path", str(error)))
     if isinstance(error, MethodNotAllowed):
         return ProblemError(problem("method_not_allowed", str(error)), (("allow", error.allowed),))
     hint = (
@@ -288,7 +288,7 @@ def _check_role(operation: Operation[C, S, Any, Any], caller: C) -> None:
 
 
 def _as_told_by(operation: Operation[Any, Any, Any, Any] | None, refused: Problem) -> Problem:
-    """Where not to know is an answer of its own, a store that is locked cannot be asked any more than a silent one."""
+    """Answer with the operation's own code for "unavailable", both when the store is silent and when it is locked."""
     if operation is None or operation.unavailable == "store_unavailable":
         return refused
     if refused.code not in ("store_unavailable", "lock_busy"):

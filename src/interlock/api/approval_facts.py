@@ -25,7 +25,7 @@ _ELIGIBLE_SHOWN = 20
 ASKERS = ("submit", "review", "operate", "admin")
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What was found out for one page."""
 
     viewers: tuple[wire.Viewer, ...]
@@ -42,7 +42,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return (self.able or ())[:_ELIGIBLE_SHOWN]
 
 
-async def read_facts(call: Asked[Any, Any], world: World, job: Job, approval: Approval) -> Facts:
+async def read_facts(call: Asked[Any, Any], world: World, job: Job, approval: Approval) -> RequestFacts:
     """Everything about a request that is not in it. `world` is that of the request, and learns of people."""
     store, now = call.services.store, call.services.now()
     audience = await queries.read_audience(store, job)
@@ -50,7 +50,7 @@ async def read_facts(call: Asked[Any, Any], world: World, job: Job, approval: Ap
     found = await queries.read_abilities(store, now, caller_of(call), job, approval)
     steps = _escalations_view(approval, now)
     is_waiting = approval.state_at(now) is ApprovalState.PENDING
-    return Facts(
+    return RequestFacts(
         viewers=viewers_view(audience, now).viewers,
         able=able,
         you=_you_view(found, call.caller.roles),

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from interlock.api.approval_facts import ASKERS, Facts, read_facts, viewers_view
+from interlock.api.approval_facts import ASKERS, RequestFacts, read_facts, viewers_view
 from interlock.api.calls import JOB_ID, Asked, caller_of, decide
 from interlock.api.jobs import approval_view, evidence_view, job_fields, whole_view
 from interlock.api.operations import Answer, Operation, Reply
@@ -18,7 +18,7 @@ from interlock.api.problem import invalid
 from interlock.api.problems import code_of
 from interlock.api.targets import touch_views
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.codec.strict import Fault as Flaw
+from interlock.kernel.codec.strict import JsonFault as Flaw
 from interlock.kernel.refusal import Fault, Next, Refusal
 from interlock.kernel.world import World
 from interlock.rooms.identity.refusals import NotFound
@@ -80,7 +80,7 @@ async def approve(call: Asked[None, wire.ApproveBody]) -> Answer:
 
 
 async def approve_by_id(call: Asked[None, wire.ApproveBody], job_id: str) -> Answer:
-    """Approve a job that the path names in whichever way."""
+    """Approve a job, by its id or as a step of a run."""
     body = call.body
     command = ApproveJob(
         caller=caller_of(call),
@@ -233,7 +233,7 @@ def request_view(
     foreseen: Foreseen,
     drift: wire.Drift,
     target: Target | None,
-    facts: Facts,
+    facts: RequestFacts,
     said: Sequence[Remark],
     now: datetime,
 ) -> wire.ApprovalRequest:
@@ -313,7 +313,7 @@ _DECISIONS = (
     "already_approved", "already_rejected", "approval_expired", "not_actionable",
     "self_approval", "not_eligible", "people_only", "forbidden", "lock_busy",
 )  # fmt: skip
-# All that may stand against a yes, also to a step of a workflow.
+# Every problem that an approve can end in, including that of a workflow's step.
 APPROVAL_PROBLEMS = (
     *_DECISIONS, "snapshot_changed", "job_changed", "hash_mismatch", "target_changed", "policy_unavailable",
 )  # fmt: skip

@@ -37,7 +37,7 @@ from interlock.api.heads import (
 )
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.console.app import Console
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.rooms.events.addresses import Allowed, read_networks
 from interlock.service.keyring import Known
 from interlock.service.logs import Form, Level, Log
@@ -341,7 +341,7 @@ class _Incoming:
 
     @property
     def is_withheld(self) -> bool:
-        """Whether a client asked before it sent a body, and was not told to: what it sends next would be misread."""
+        """Whether a client waits to be told to send its body (`Expect`): what it sends next would be misread."""
         return self.has_body and not self._is_read and self._is_held_back
 
 
@@ -446,7 +446,7 @@ def _joined(scope: Scope, name: bytes) -> str:
 
 def _part(message: Message) -> tuple[bytes, bool]:
     if message["type"] == "http.disconnect":
-        raise invalid(Fault("", "the body broke off; send as much as its head announces"))
+        raise invalid(JsonFault("", "the body broke off; send as much as its head announces"))
     return message.get("body", b""), not message.get("more_body", False)
 
 
@@ -457,7 +457,7 @@ async def _left(receive: Receive) -> None:
 
 
 async def _hear_out(receive: Receive) -> None:
-    """Drop what still comes of a body that is refused.
+    """Read and drop the rest of a refused body.
 
     A connection that is closed over unread input is reset, and a client that reads only once it has sent everything
     would not get its answer.

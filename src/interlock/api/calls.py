@@ -14,11 +14,11 @@ import msgspec
 from interlock.api.app import encode
 from interlock.api.operations import Answer, Call, Reply
 from interlock.api.problem import invalid
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.kernel.idempotency import Once, Rendered
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.wakes import Place, Subscription
+from interlock.kernel.wakes import QueuePlace, Subscription
 from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import caller_reads, identify
@@ -54,7 +54,7 @@ def named(call: Call[Any, Any, Any, Any], parameter: str, kind: Any, reason: str
     try:
         return msgspec.convert(call.path[parameter], kind)
     except msgspec.ValidationError:
-        raise invalid(Fault(f"path/{parameter}", reason)) from None
+        raise invalid(JsonFault(f"path/{parameter}", reason)) from None
 
 
 async def decide(
@@ -194,8 +194,8 @@ async def departure(request: Request) -> AsyncGenerator[asyncio.Event]:
         watching.cancel()
 
 
-async def sleep(seconds: float, woken: Subscription | Place, gone: asyncio.Event) -> None:
-    """Until woken, until the client leaves, or for so long."""
+async def sleep(seconds: float, woken: Subscription | QueuePlace, gone: asyncio.Event) -> None:
+    """Wait until woken, until the client leaves, or until the time has passed."""
     waits = [asyncio.create_task(woken.wait(seconds)), asyncio.create_task(gone.wait())]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED, timeout=seconds)

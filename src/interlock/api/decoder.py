@@ -13,7 +13,7 @@ from interlock.api.operations import Operation, RawBody
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.codec.shapes import shape_faults
-from interlock.kernel.codec.strict import Fault, JsonRefused, JsonValue, parse, pointer
+from interlock.kernel.codec.strict import JsonFault, JsonRefused, JsonValue, parse, pointer
 from interlock.wire.fields import SPELLED
 from interlock.wire.http import NotDecodable, Request, percent_decoded
 
@@ -105,7 +105,7 @@ def check_unsent(operation: Operation[Any, Any, Any, Any], request: Request) -> 
 
 
 def _takes_no_body(operation: Operation[Any, Any, Any, Any]) -> ProblemError:
-    return invalid(Fault("", f"{operation.method} takes no body; send parameters in the query"))
+    return invalid(JsonFault("", f"{operation.method} takes no body; send parameters in the query"))
 
 
 def decode_query(operation: Operation[Any, Any, Any, Any], raw: str) -> Any:
@@ -124,7 +124,7 @@ def decode_query(operation: Operation[Any, Any, Any, Any], raw: str) -> Any:
         decoded = msgspec.convert(parameters, shape, strict=False)
     except msgspec.ValidationError as error:
         faults = shape_faults(str(error), parameters, shape)
-        raise invalid(*(Fault(f"query{fault.path}", fault.reason) for fault in faults)) from None
+        raise invalid(*(JsonFault(f"query{fault.path}", fault.reason) for fault in faults)) from None
     _check_digits(parameters, decoded)
     return None if operation.query is None else decoded
 
@@ -134,7 +134,7 @@ def decode_idempotency_key(request: Request) -> str | None:
     key = request.headers.get("idempotency-key")
     if key is not None and not _VISIBLE_ASCII.fullmatch(key):
         reason = f"must be 1 to {IDEMPOTENCY_KEY_MAX} visible ASCII characters, without spaces"
-        raise invalid(Fault("header/idempotency-key", reason))
+        raise invalid(JsonFault("header/idempotency-key", reason))
     return key
 
 
@@ -185,7 +185,7 @@ def _is_json(media_type: str) -> bool:
 def _check_digits(parameters: dict[str, str], decoded: Any) -> None:
     """A whole number is written in digits; msgspec takes 1e1 and 10.0 for ten as well."""
     wrong = [
-        Fault("query" + pointer(name), "must be written in digits")
+        JsonFault("query" + pointer(name), "must be written in digits")
         for name, text in parameters.items()
         if type(getattr(decoded, name)) is int and not _WHOLE.fullmatch(text)
     ]
@@ -196,12 +196,12 @@ def _check_digits(parameters: dict[str, str], decoded: Any) -> None:
 def _parameters(raw: str) -> dict[str, str]:
     pairs = [pair for pair in raw.split("&") if pair] if raw else []
     if len(pairs) > PARAMETERS_MAX:
-        raise invalid(Fault("query", f"has more than {PARAMETERS_MAX} parameters"))
+        raise invalid(JsonFault("query", f"has more than {PARAMETERS_MAX} parameters"))
     parameters: dict[str, str] = {}
     for pair in pairs:
         name, value = _parameter(pair)
         if name in parameters:
-            raise invalid(Fault("query" + pointer(name), "appears twice; send it once"))
+            raise invalid(JsonFault("query" + pointer(name), "appears twice; send it once"))
         parameters[name] = value
     return parameters
 
@@ -211,4 +211,4 @@ def _parameter(pair: str) -> tuple[str, str]:
     try:
         return percent_decoded(name), percent_decoded(value)
     except NotDecodable as error:
-        raise invalid(Fault("query", str(error))) from None
+        raise invalid(JsonFault("query", str(error))) from None

@@ -16,7 +16,7 @@ from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery, id_cursor
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.rooms.effects import queries
 from interlock.rooms.effects.model import (
     Effect,
@@ -29,7 +29,7 @@ from interlock.rooms.effects.model import (
 from interlock.rooms.effects.settlement import CommitEffect, FailEffect, ResolveEffect
 from interlock.rooms.grants.claims import ClaimGrant, LookFurther
 from interlock.rooms.identity.refusals import NotFound
-from interlock.rooms.jobs.effect_begin import BeginEffect, Begun
+from interlock.rooms.jobs.effect_intent import BeginEffect, BegunEffect
 from interlock.rooms.jobs.settlement import ResolveDoubt
 from interlock.rooms.leases.queries import read_lease
 from interlock.rooms.permits.verification import PermitInvalid, verify_permit
@@ -87,7 +87,7 @@ def _claim(call: Asked[None, wire.BeginEffectBody]) -> ClaimGrant | None:
     )
 
 
-def _begun(begun: Begun, seen_by: str) -> Reply:
+def _begun(begun: BegunEffect, seen_by: str) -> Reply:
     return Reply(200 if begun.replayed else 201, effect_view(begun.effect, seen_by, replayed=begun.replayed))
 
 
@@ -167,7 +167,7 @@ def evidence_of(given: Any) -> msgspec.Raw:
     evidence = _bounded("evidence", given, _EVIDENCE_BYTES_MAX)
     said = msgspec.json.decode(evidence)
     if (said.strip() if isinstance(said, str) else said) in (None, "", [], {}):
-        raise invalid(Fault("/evidence", "is empty; say how you know what happened"))
+        raise invalid(JsonFault("/evidence", "is empty; say how you know what happened"))
     return evidence
 
 

@@ -13,7 +13,7 @@ from interlock.api.calls import Asked
 from interlock.api.jobs import READERS
 from interlock.api.operations import Media, Operation, Query, Reply
 from interlock.api.problem import invalid
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.kernel.refusal import Overloaded
 from interlock.kernel.storage import StoreDown
 from interlock.rooms.events import queries
@@ -25,7 +25,7 @@ from interlock.rooms.events.cloud_events import (
     read_types,
     wants,
 )
-from interlock.rooms.events.model import Placed
+from interlock.rooms.events.model import PlacedEvent
 from interlock.rooms.identity.model import API_KEYS, PRINCIPALS
 from interlock.rooms.identity.queries import find_session
 from interlock.rooms.identity.rules import why_over
@@ -117,7 +117,7 @@ async def _page(call: Asked[EventsQuery, None], types: tuple[str, ...]) -> wire.
     return _rendered(wanted, last.position if last else query.after)
 
 
-def _rendered(found: list[Placed], next_after: int) -> wire.EventPage:
+def _rendered(found: list[PlacedEvent], next_after: int) -> wire.EventPage:
     items = tuple(cloud_event(each.event, each.position) for each in found)
     return wire.EventPage(items=items, next_after=next_after)
 
@@ -164,7 +164,7 @@ class _Watched:
         return f"{retry}id: {self._after}\n\n".encode() if self._begins_now else retry.encode()
 
     async def _gap(self) -> bytes | None:
-        """Word that events between the client's position and the oldest kept one are no longer here."""
+        """Tell the client that the events between its position and the oldest kept one are gone."""
         # If none is kept, the next one will be the oldest.
         oldest = await queries.oldest(self._service.store) or self._head + 1
         if not self._after or oldest <= self._after + 1:
@@ -189,7 +189,7 @@ class _Watched:
         checked_at = monotonic()
         while not reader.is_over:
             taken = await reader.take(HEARTBEAT_SECONDS)
-            # A session that is over is over at once: what happens from then on is not for its browser.
+            # A session ends at once: its browser gets none of the events after that.
             if taken and self._caller.caller.session_id and not await self._is_known():
                 return
             for placed in taken:
@@ -231,7 +231,7 @@ class _Watched:
         return any(role in READERS for role in found.principal.roles)
 
 
-def _block(placed: Placed) -> bytes:
+def _block(placed: PlacedEvent) -> bytes:
     data = cloud_json(placed.event, placed.position)
     return f"id: {placed.position}\nevent: {PREFIX}{placed.event.type}\ndata: ".encode() + data + b"\n\n"
 
@@ -248,7 +248,7 @@ def _resumed(request: Request, after: int | None) -> int | None:
     if not last:
         return after
     if not (last.isascii() and last.isdigit() and len(last) < 17):
-        raise invalid(Fault("header/last-event-id", "is not an id of this stream; leave it out"))
+        raise invalid(JsonFault("header/last-event-id", "is not an id of this stream; leave it out"))
     return int(last)
 
 
@@ -256,14 +256,14 @@ def _check_known(after: int, head: int) -> None:
     """Refuse a position that was not given here: a client that waits behind it would miss earlier events."""
     if after > head:
         reason = f"is past {head}, the newest position here; it comes from another store"
-        raise invalid(Fault("query/after", reason))
+        raise invalid(JsonFault("query/after", reason))
 
 
 def _types(text: str | None) -> tuple[str, ...]:
     try:
         return read_types(text.split(",")) if text else ()
     except BadTypes as error:
-        raise invalid(Fault("query/types", str(error))) from None
+        raise invalid(JsonFault("query/types", str(error))) from None
 
 
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (

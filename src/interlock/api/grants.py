@@ -15,7 +15,7 @@ from interlock.api.pages import PageQuery, id_cursor, moment_and_id, position
 from interlock.api.problem import invalid
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.codec.durations import duration_seconds
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.kernel.ids import new_id
 from interlock.rooms.grants import queries
 from interlock.rooms.grants.claims import ClaimGrant, LookFurther, NotClaimed
@@ -154,27 +154,27 @@ def _claimed(result: GrantUse | NotClaimed) -> Reply:
 
 def _check_times(body: wire.IssueGrantBody) -> None:
     if body.expires_in is not None and body.expires_at:
-        raise invalid(Fault("/expires_in", "give expires_in or expires_at, not both"))
+        raise invalid(JsonFault("/expires_in", "give expires_in or expires_at, not both"))
     if body.expires_at and body.expires_at.tzinfo is None:
-        raise invalid(Fault("/expires_at", "lacks a time zone; write it like 2030-01-01T12:00:00Z"))
+        raise invalid(JsonFault("/expires_at", "lacks a time zone; write it like 2030-01-01T12:00:00Z"))
     if body.signature and not (body.expires_at and body.nonce):
-        raise invalid(Fault("/signature", "needs the expires_at and the nonce that were signed"))
+        raise invalid(JsonFault("/signature", "needs the expires_at and the nonce that were signed"))
     if body.nonce and not body.signature:
-        raise invalid(Fault("/nonce", "is part of what is signed; give the signature too, or neither"))
+        raise invalid(JsonFault("/nonce", "is part of what is signed; give the signature too, or neither"))
 
 
 def _moment(body: wire.IssueGrantBody) -> datetime | None:
     try:
         return None if body.expires_at is None else body.expires_at.astimezone(UTC)
     except OverflowError:
-        raise invalid(Fault("/expires_at", "is before the year 1 or after 9999 in UTC")) from None
+        raise invalid(JsonFault("/expires_at", "is before the year 1 or after 9999 in UTC")) from None
 
 
 def _pins(body: wire.IssueGrantBody) -> Any:
     try:
         return pins_of(body.pins)
     except BadPin as error:
-        raise invalid(Fault(f"/pins/{error.path}", str(error))) from None
+        raise invalid(JsonFault(f"/pins/{error.path}", str(error))) from None
 
 
 def _limits(body: wire.IssueGrantBody) -> tuple[SpendLimit, ...]:
@@ -184,9 +184,9 @@ def _limits(body: wire.IssueGrantBody) -> tuple[SpendLimit, ...]:
     limited: set[str] = set()
     for place, limit in given:
         if not is_path(limit.path):
-            raise invalid(Fault(place, f"{limit.path!r} {NOT_A_PATH}"))
+            raise invalid(JsonFault(place, f"{limit.path!r} {NOT_A_PATH}"))
         if limit.path in limited:
-            raise invalid(Fault(place, f"{limit.path!r} is limited twice"))
+            raise invalid(JsonFault(place, f"{limit.path!r} is limited twice"))
         limited.add(limit.path)
     return tuple(SpendLimit(path=limit.path, total_max=limit.total_max) for _, limit in given)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from interlock.api.problem import ProblemError, invalid, problem
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.rooms.identity.refusals import Unauthenticated
 from interlock.wire.http import Request
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from interlock.service.keyring import Known
     from interlock.service.service import Service
 
-BODY_BYTES_MAX = 1024 * 1024
 HEADER_BYTES_MAX = 32 * 1024
 HEADERS_MAX = 256
 
@@ -52,7 +51,7 @@ def read_headers(pairs: Sequence[tuple[bytes, bytes]], bytes_max: int = HEADER_B
         key, text = lower.decode("latin-1"), value.rstrip().decode("latin-1")
         if key in headers:
             if lower in _ONCE:
-                raise invalid(Fault(f"header/{key}", "appears twice; send it once"))
+                raise invalid(JsonFault(f"header/{key}", "appears twice; send it once"))
             # Over HTTP/2 a browser sends each of its cookies in a header of its own.
             text = f"{headers[key]}{'; ' if key == 'cookie' else ', '}{text}"
         headers[key] = text
@@ -66,7 +65,7 @@ def check_length(headers: Mapping[str, str], bytes_max: int) -> None:
     """Refuse a body that is announced as too large, before a byte of it is read."""
     announced = headers.get("content-length", "0")
     if not (announced.isascii() and announced.isdigit()):
-        raise invalid(Fault("header/content-length", "must be a number of bytes"))
+        raise invalid(JsonFault("header/content-length", "must be a number of bytes"))
     if len(announced) > 15 or int(announced) > bytes_max:
         raise too_large(bytes_max)
 
@@ -77,11 +76,11 @@ def check_framing(headers: Mapping[str, str], http_version: str) -> None:
     It is the connection's last: where that other reader would see the next request begin, nobody knows.
     """
     if headers.get("transfer-encoding", "chunked").lower() != "chunked":
-        raise _last(invalid(Fault("header/transfer-encoding", "must be chunked and nothing else")))
+        raise _last(invalid(JsonFault("header/transfer-encoding", "must be chunked and nothing else")))
     if "transfer-encoding" in headers and "content-length" in headers:
-        raise _last(invalid(Fault("header/content-length", "must not stand beside transfer-encoding")))
+        raise _last(invalid(JsonFault("header/content-length", "must not stand beside transfer-encoding")))
     if http_version == "1.1" and not headers.get("host"):  # granian hands an absent one on as an empty one
-        raise _last(invalid(Fault("header/host", "is missing; HTTP/1.1 asks for it")))
+        raise _last(invalid(JsonFault("header/host", "is missing; HTTP/1.1 asks for it")))
 
 
 def announced_bytes(headers: Mapping[str, str]) -> int:
@@ -104,7 +103,7 @@ def read_target(path: bytes, query: bytes) -> tuple[str, str]:
     try:
         return path.decode("ascii"), query.decode("ascii")
     except UnicodeError:
-        raise invalid(Fault("path", "holds bytes beyond ASCII; percent-encode them")) from None
+        raise invalid(JsonFault("path", "holds bytes beyond ASCII; percent-encode them")) from None
 
 
 # These are asked by POST, but nothing is decided, so no transaction checks the key again.
@@ -114,8 +113,9 @@ _ONLY_ASKING = frozenset({"/api/v1/policy/evaluate", "/api/v1/policy/simulate"})
 async def authenticate(request: Request, service: Service) -> Known:
     """The caller behind a request's key. Calls that the kernel decides are checked again there.
 
-    It is asked when only the head of a request is there, so that nobody's body is kept but a known caller's. What
-    the kernel has no room for is refused first: in an overload a no must cost next to nothing.
+    The key is checked when only the head of a request is there, so only a known caller's body is kept. If the
+    kernel's queue has no room, the request is refused before that: in an overload a refusal must cost almost
+    nothing.
     """
     deciding = request.method not in ("GET", "HEAD") and request.path not in _ONLY_ASKING
     if deciding:
@@ -126,7 +126,7 @@ async def authenticate(request: Request, service: Service) -> Known:
 
 
 def presented_key(request: Request) -> str:
-    """The key that came with a request; two different ones are as good as none."""
+    """The key that came with a request; None if there are two different ones."""
     keys = presented_keys(request)
     if len(keys) != 1:
         raise Unauthenticated("two different keys were sent" if keys else "no key was sent")

@@ -25,7 +25,7 @@ _CHECK_SECONDS = 2.0
 
 
 async def check_store(call: Asked[None, None]) -> Reply:
-    """Write a few bytes: to settle a batch that never was is a durable write, which `prune` forgets after an hour."""
+    """Write a few bytes: settling a batch that never existed is a durable write. `prune` deletes it later."""
     services = call.services
     trouble = None
     try:
@@ -128,7 +128,7 @@ OPERATIONS = (
     )
 )
 
-# What an address of its own shows: who can reach it is the operator's to say, so it asks for no key.
+# For an address of its own: the operator decides who can reach it, so it asks for no key.
 WATCHING: tuple[Operation[Known, Service, Any, Any], ...] = (
     *_OPERATIONS[:2],
     msgspec.structs.replace(_OPERATIONS[2], answer=metrics_of_all),

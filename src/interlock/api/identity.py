@@ -15,7 +15,7 @@ from interlock.api.problem import ProblemError, problem
 from interlock.kernel.codec.sealing import CannotUnseal, seal, unseal
 from interlock.kernel.refusal import Next
 from interlock.rooms.identity import queries
-from interlock.rooms.identity.keys import NewKey, NewSecret, make_key, make_secret, token_of
+from interlock.rooms.identity.keys import NewApiKey, NewSecret, make_key, make_secret, token_of
 from interlock.rooms.identity.model import (
     PRINCIPALS,
     ApiKey,
@@ -135,7 +135,7 @@ async def who_am_i(call: Asked[None, None]) -> Reply:
     return Reply(200, _principal_view(call.caller.who))
 
 
-def _kept_key(call: Asked[None, wire.IssueKeyBody], stored: Principal, key: NewKey) -> KeptKey:
+def _kept_key(call: Asked[None, wire.IssueKeyBody], stored: Principal, key: NewApiKey) -> KeptKey:
     secret = sealing_secret(call)
     sealed = seal(key.text.encode(), secret, purpose=_PURPOSE, about=key.id) if secret else None
     return KeptKey(principal=stored.id, tenant=stored.tenant, key_id=key.id, sealed=sealed)
@@ -157,9 +157,10 @@ def _unsealed(call: Asked[None, wire.IssueKeyBody], kept: KeptKey) -> str:
 
 
 def sealing_secret(call: Asked[Any, Any]) -> str:
-    """What a repeat brings along and the store has only a digest of: the caller's own credential and the request's key.
+    """What seals a kept secret: the caller's own credential and the request's key.
 
-    The owner of an embedded store's file has no key; then it is the server's secret, if there is one.
+    A repeat presents both, and the store has only their digests. The owner of an embedded store's file has no key;
+    then it is the server's secret, if there is one.
     """
     caller = call.caller.caller
     has_key = caller.key_id is not None or caller.session_id is not None

@@ -12,13 +12,13 @@ from interlock.api.jobs import job_fields
 from interlock.api.operations import Operation, Reply
 from interlock.api.pages import PageQuery, moment_and_id
 from interlock.api.problem import invalid
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.kernel.storage import Store
 from interlock.rooms.conflicts.queries import count_open
 from interlock.rooms.effects.queries import count_ambiguous
 from interlock.rooms.identity.model import Principal
 from interlock.rooms.jobs import inbox_queries
-from interlock.rooms.jobs.inbox_queries import COUNTED_MAX, Waiting, Wanted
+from interlock.rooms.jobs.inbox_queries import COUNTED_MAX, WaitingRequest, Wanted
 from interlock.rooms.jobs.queries import count_dead_of
 from interlock.rooms.policy.matching import topic_problem
 from interlock.service.keyring import Known
@@ -74,12 +74,12 @@ async def counted(call: Asked[None, None]) -> Reply:
 
 def _wanted(query: InboxQuery) -> Wanted:
     if query.topic is not None and (problem := topic_problem(query.topic)) is not None:
-        raise invalid(Fault("query/topic", problem))
+        raise invalid(JsonFault("query/topic", problem))
     words = tuple((query.q or "").split())
     return Wanted(mine=query.mine, topic=query.topic, env=query.env, by=query.by, words=words)
 
 
-async def _items(store: Store, waiting: list[Waiting], now: datetime) -> tuple[wire.InboxItem, ...]:
+async def _items(store: Store, waiting: list[WaitingRequest], now: datetime) -> tuple[wire.InboxItem, ...]:
     blocked = await inbox_queries.count_blocked(store, [each.job for each in waiting])
     return tuple(
         [

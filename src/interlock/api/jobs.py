@@ -16,7 +16,7 @@ from interlock.api.pages import PageQuery, id_cursor
 from interlock.api.problem import MEDIA_TYPE, invalid, problem
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.codec.durations import duration_seconds
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.kernel.codec.visible import is_visible, unseen_in
 from interlock.kernel.pages import Records
 from interlock.kernel.storage import Store
@@ -98,16 +98,16 @@ def action_of(body: wire.SubmitBody) -> Action:
 
 def _line_of(text: str) -> str:
     if not re.search(LINE, text):
-        raise invalid(Fault("/risk", "holds a control character; send one line"))
+        raise invalid(JsonFault("/risk", "holds a control character; send one line"))
     return text
 
 
-def _unseen_faults(body: wire.SubmitBody) -> list[Fault]:
+def _unseen_faults(body: wire.SubmitBody) -> list[JsonFault]:
     """The fields that tell people where an action happens, if they hold what people cannot see."""
     named = {"/env": body.env, "/channel": body.channel} | {
         f"/labels/{name.replace('/', '~1')}": text for name, text in body.labels.items()
     }
-    return [Fault(place, reason) for place, text in named.items() if (reason := unseen_fault(text))]
+    return [JsonFault(place, reason) for place, text in named.items() if (reason := unseen_fault(text))]
 
 
 def _target_of(target: wire.JobTargetBody) -> TargetRef:
@@ -118,18 +118,18 @@ def _target_of(target: wire.JobTargetBody) -> TargetRef:
 def _check(body: wire.SubmitBody) -> None:
     """Refuse evidence that shows nothing or misleads, and a job that would be over before it began."""
     faults = [
-        Fault(f"/evidence/{place}", "needs content or url; without either there is nothing to look at")
+        JsonFault(f"/evidence/{place}", "needs content or url; without either there is nothing to look at")
         for place, each in enumerate(body.evidence)
         if each.content is None and each.url is None
     ]
     faults += [
-        Fault(f"/evidence/{place}/url", reason)
+        JsonFault(f"/evidence/{place}/url", reason)
         for place, each in enumerate(body.evidence)
         if each.url is not None and (reason := _link_fault(each.url))
     ]
     if body.expires_in is not None and duration_seconds(body.expires_in) == 0:
         faults.append(
-            Fault("/expires_in", "must be at least a second; leave it out for a job without an end")
+            JsonFault("/expires_in", "must be at least a second; leave it out for a job without an end")
         )
     if faults:
         raise invalid(*faults)
@@ -208,7 +208,7 @@ async def _found(store: Store, tenant: str, query: JobsQuery, now: datetime) -> 
     before = id_cursor(query.cursor, "job")
     is_pattern = query.topic is not None and "*" in query.topic
     if query.topic and is_pattern and (why := topic_problem(query.topic)) is not None:
-        raise invalid(Fault("query/topic", why))
+        raise invalid(JsonFault("query/topic", why))
     if words or is_pattern:
         sought = Sought(words=words, topic=query.topic, state=query.state)
         return await search_jobs(store, tenant, sought, now=now, before=before, limit=query.limit)

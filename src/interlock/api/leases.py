@@ -23,8 +23,8 @@ from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.leases import queries
 from interlock.rooms.leases.acquisition import AcquireLease
 from interlock.rooms.leases.lines import LeaveLeaseLine, ticket_topic
-from interlock.rooms.leases.model import Checkpoint, Lease, LeaseHeld, LeaseTerms, Mode, SetLeaseTerms
-from interlock.rooms.leases.rules import Checked, CheckLease, RenewLease, ResumeLease, SuspendLease
+from interlock.rooms.leases.model import Checkpoint, Lease, LeaseHeld, LeaseMode, LeaseTerms, SetLeaseTerms
+from interlock.rooms.leases.rules import CheckedLease, CheckLease, RenewLease, ResumeLease, SuspendLease
 from interlock.rooms.leases.transfers import (
     CHECKPOINTS_KEPT,
     Content,
@@ -87,7 +87,7 @@ def _acquire_command(call: Asked[None, wire.AcquireLeaseBody]) -> AcquireLease:
     return AcquireLease(
         caller=caller_of(call),
         resource=body.resource,
-        mode=Mode(body.mode),
+        mode=LeaseMode(body.mode),
         purpose=body.purpose,
         session=body.session,
         ttl_seconds=body.ttl_seconds,
@@ -332,7 +332,7 @@ def checkpoint_view(saved: Checkpoint | None) -> wire.Checkpoint | None:
     )
 
 
-def checked_view(checked: Checked, fence: int, seen_by: str) -> wire.CheckedFence:
+def checked_view(checked: CheckedLease, fence: int, seen_by: str) -> wire.CheckedFence:
     return wire.CheckedFence(
         current=checked.current,
         state=checked.state.value,

@@ -34,7 +34,7 @@ VIA_HEADER = "interlock-via"
 _VIA_CLIENTS = frozenset({"api", "cli", "sdk"})
 
 
-class Caller(Protocol):
+class KnownCaller(Protocol):
     """What the core needs to know of the caller; the rest is between authentication and rooms."""
 
     @property
@@ -53,7 +53,7 @@ class Caller(Protocol):
         ...
 
 
-C = TypeVar("C", bound=Caller)
+C = TypeVar("C", bound=KnownCaller)
 S = TypeVar("S")
 Q = TypeVar("Q")
 B = TypeVar("B")

@@ -9,7 +9,7 @@ import msgspec
 
 from interlock.api.operations import Query
 from interlock.api.problem import ProblemError, invalid
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 
 _REST_OF_ID = re.compile(r"_[0-9a-f]{32}")
 
@@ -67,4 +67,4 @@ def moment_and_id(cursor: str | None) -> tuple[int, str] | None:
 
 
 def _strange_cursor() -> ProblemError:
-    return invalid(Fault("query/cursor", "is not one that this list returned; start without a cursor"))
+    return invalid(JsonFault("query/cursor", "is not one that this list returned; start without a cursor"))

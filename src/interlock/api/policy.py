@@ -25,7 +25,7 @@ from interlock.rooms.jobs.simulation import (
     Change,
     Compared,
     Explained,
-    Held,
+    JobPortion,
     Said,
     compare,
     explain,
@@ -38,7 +38,7 @@ from interlock.rooms.policy.expressions import EVALUATION_SECONDS
 from interlock.rooms.policy.judgement import SHORT_BYTES, TOO_LONG
 from interlock.rooms.policy.language import ApprovalRequirement
 from interlock.rooms.policy.model import PolicyHead, PolicySnapshot, PolicyUnavailable, SimulationTooLong
-from interlock.rooms.policy.parser import Checked, check_policy
+from interlock.rooms.policy.parser import CheckedPolicy, check_policy
 from interlock.rooms.policy.rules import NO_POLICY, ActivatePolicy, RollBackPolicy
 from interlock.service.compute_pool import ComputePool, TookTooLong
 from interlock.service.keyring import Known
@@ -50,12 +50,12 @@ from interlock.wire.fields import OMITTED, Page
 _candidates = ThreadPoolExecutor(1, thread_name_prefix="policy-candidates")
 
 
-async def read_policy(text: bytes, pool: ComputePool, tenant: str) -> Checked:
+async def read_policy(text: bytes, pool: ComputePool, tenant: str) -> CheckedPolicy:
     """The policy to be put in force with its warnings, or the problem that lists what is wrong with it."""
     return await _read(text, pool, tenant, None)
 
 
-async def read_candidate(policy: Any, pool: ComputePool, tenant: str) -> Checked:
+async def read_candidate(policy: Any, pool: ComputePool, tenant: str) -> CheckedPolicy:
     """A policy that is only asked about, as text or as an object, with its warnings."""
     text = policy.encode() if isinstance(policy, str) else msgspec.json.encode(policy)
     return await _read(text, pool, tenant, _candidates)
@@ -66,7 +66,7 @@ def remark(found: LocatedFault) -> wire.PolicyWarning:
     return wire.PolicyWarning(path=found.path, reason=found.message, line=found.line, column=found.column)
 
 
-async def _read(text: bytes, pool: ComputePool, tenant: str, thread: Executor | None) -> Checked:
+async def _read(text: bytes, pool: ComputePool, tenant: str, thread: Executor | None) -> CheckedPolicy:
     if len(text) <= SHORT_BYTES:
         return _parsed(text)
     if pool.is_open:
@@ -74,7 +74,7 @@ async def _read(text: bytes, pool: ComputePool, tenant: str, thread: Executor | 
     return await asyncio.get_running_loop().run_in_executor(thread, _parsed, text)
 
 
-def _parsed(text: bytes) -> Checked:
+def _parsed(text: bytes) -> CheckedPolicy:
     try:
         return check_policy(text)
     except SourceInvalid as wrong:
@@ -189,7 +189,7 @@ async def _simulated(call: Asked[None, wire.SimulateBody]) -> Reply:
     store, last = call.services.store, call.body.last
     jobs = _LatestJobs(call.services, tenant, last, id_cursor(call.body.cursor, "job"))
 
-    async def apart(held: Held, seconds: float) -> Compared:
+    async def apart(held: JobPortion, seconds: float) -> Compared:
         try:
             return await pool.run(tenant, held.weight, compare, candidate, held, seconds)
         except TookTooLong:

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from interlock.api.operations import Operation
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.kernel.refusal import Next
 from interlock.wire.codes import CODES
 from interlock.wire.http import Headers, Response
@@ -93,7 +93,7 @@ def _operations() -> dict[str, Operation[Any, Any, Any, Any]]:
     return {operation.id: operation for operation in OPERATIONS}
 
 
-def invalid(*faults: Fault) -> ProblemError:
+def invalid(*faults: JsonFault) -> ProblemError:
     """Make the error for a malformed request, to be raised; it lists the path and reason of each fault."""
     listed = [{"path": fault.path, "reason": fault.reason} for fault in faults]
     first = faults[0]

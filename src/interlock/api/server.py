@@ -157,7 +157,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def _allow_files() -> None:
-    """Take as many files as the system allows: every connection is one, and the usual limit is a courtesy."""
+    """Raise the limit of open files to the system's maximum: every connection needs one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -280,7 +280,7 @@ class _Asked:
             loop.add_reader(sentinel, lambda: (loop.remove_reader(sentinel), self.again()))
 
     async def unless_hurried(self, work: asyncio.Task[Any], seconds: float) -> None:
-        """Wait for the work, for so long, or until asked again; then it is left."""
+        """Wait for the work until the time has passed or a second signal comes; then it is left unfinished."""
         hurrying = asyncio.create_task(self._to_hurry.wait())
         await asyncio.wait({work, hurrying}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         hurrying.cancel()

@@ -11,12 +11,12 @@ from interlock.api.jobs import READERS, version_text
 from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery
 from interlock.api.problem import invalid
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.rooms.conflicts.queries import list_open_conflicts_of
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs import queries
 from interlock.rooms.jobs.model import Job, JobState
-from interlock.rooms.jobs.touches import Change, Touched, TouchTarget, TouchTargets
+from interlock.rooms.jobs.touches import TargetChange, Touched, TouchTarget, TouchTargets
 from interlock.rooms.leases.model import Lease
 from interlock.rooms.targets.model import Target, Touch
 from interlock.service.keyring import Known
@@ -47,7 +47,7 @@ async def touch_many(call: Asked[None, wire.TouchesBody]) -> Answer:
     for place, key in enumerate(keys):
         if key in keys[:place]:
             raise invalid(
-                Fault(f"/changes/{place}/key", "appears twice; report each target once, at its newest")
+                JsonFault(f"/changes/{place}/key", "appears twice; report each target once, at its newest")
             )
     command = TouchTargets(
         caller=caller_of(call),
@@ -69,7 +69,7 @@ def _target_key_of(call: Asked[Any, Any]) -> str:
 
 
 async def read(call: Asked[None, None]) -> Reply:
-    """A target need not have been touched to be shown: a caller may hold it or wait for it."""
+    """Show a target, even one that nobody has touched: a caller may hold it or wait for it."""
     store, tenant, key = call.services.store, call.caller.tenant, _target_key_of(call)
     now = call.services.now()
     target = await queries.read_target(store, tenant, key)
@@ -109,9 +109,9 @@ def touch_views(target: Target | None) -> tuple[wire.Touch, ...]:
     return tuple(_touch_view(each) for each in target.touches) if target else ()
 
 
-def _change(key: str, body: wire.TouchBody | wire.ChangeBody) -> Change:
+def _change(key: str, body: wire.TouchBody | wire.ChangeBody) -> TargetChange:
     previous = body.previous_version
-    return Change(
+    return TargetChange(
         key=key,
         version=version_text(body.version),
         based_on=None if previous is None else version_text(previous),

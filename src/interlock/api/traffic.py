@@ -14,7 +14,7 @@ from interlock.api.operations import Operation, Query, Reply
 from interlock.api.pages import LIMIT_DEFAULT, LIMIT_MAX
 from interlock.api.problem import invalid
 from interlock.kernel.codec.durations import duration_seconds
-from interlock.kernel.codec.strict import Fault as FieldFault
+from interlock.kernel.codec.strict import JsonFault as FieldFault
 from interlock.kernel.record import from_micros, micros
 from interlock.rooms.admission import queries
 from interlock.rooms.admission.model import Counts, Tally, TrafficSheet

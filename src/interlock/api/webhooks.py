@@ -14,7 +14,7 @@ from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery, id_cursor, position
 from interlock.api.problem import invalid
 from interlock.kernel.codec.sealing import CannotUnseal
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.kernel.ids import new_id
 from interlock.kernel.storage import cut
 from interlock.rooms.events import queries
@@ -52,11 +52,11 @@ async def add(call: Asked[None, wire.AddWebhookBody]) -> Answer:
         secret = body.secret or spell_secret(secrets.token_bytes(_SECRET_BYTES))
         read_secret(secret)
     except BadUrl as error:
-        raise invalid(Fault("/url", str(error))) from None
+        raise invalid(JsonFault("/url", str(error))) from None
     except BadTypes as error:
-        raise invalid(Fault("/types", str(error))) from None
+        raise invalid(JsonFault("/types", str(error))) from None
     except BadSecret as error:
-        raise invalid(Fault("/secret", str(error))) from None
+        raise invalid(JsonFault("/secret", str(error))) from None
     webhook_id = new_id("wh")
     command = AddWebhook(
         webhook_id=webhook_id,

@@ -14,8 +14,8 @@ from interlock.api.jobs import job_fields, job_view
 from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.codec.strict import Fault
-from interlock.kernel.wakes import Place
+from interlock.kernel.codec.strict import JsonFault
+from interlock.kernel.wakes import QueuePlace
 from interlock.rooms.effects.model import Outcome, downstream_key, id_of_call
 from interlock.rooms.jobs.claims import Claimed, ClaimJob, ClaimJobs, NothingToClaim
 from interlock.rooms.jobs.holds import (
@@ -32,7 +32,7 @@ from interlock.rooms.jobs.rules import RetryJob
 from interlock.rooms.jobs.settlement import ReconcileCall
 from interlock.rooms.policy.matching import topic_problem, topic_test
 from interlock.service.keyring import Known
-from interlock.service.permits import Signer
+from interlock.service.permits import CurrentSigner
 from interlock.service.service import Service
 from interlock.wire import jobs as wire
 
@@ -60,7 +60,11 @@ async def claim(call: Asked[None, wire.ClaimJobsBody]) -> Answer | Reply:
 
 
 async def _claim_later(
-    call: Asked[None, wire.ClaimJobsBody], signer: Signer, place: Place, began: float, may_be_more: bool
+    call: Asked[None, wire.ClaimJobsBody],
+    signer: CurrentSigner,
+    place: QueuePlace,
+    began: float,
+    may_be_more: bool,
 ) -> Answer | None:
     """Ask again until there is work or the wait is over. A caller that hung up is given none: nobody would do it."""
     service, now = call.services, asyncio.get_running_loop().time
@@ -84,14 +88,16 @@ async def _claim_later(
                 return found
 
 
-def _lined_up(call: Asked[None, wire.ClaimJobsBody]) -> Place:
+def _lined_up(call: Asked[None, wire.ClaimJobsBody]) -> QueuePlace:
     topics = call.body.topics
     exact = tuple(topic for topic in topics if "*" not in topic)
     patterns = {topic: topic_test(topic) for topic in topics if "*" in topic}
     return call.services.kernel.wakes.lines.line_up(claims_group(call.caller.tenant), exact, patterns)
 
 
-async def _claim_now(call: Asked[None, wire.ClaimJobsBody], signer: Signer) -> tuple[Answer | None, bool]:
+async def _claim_now(
+    call: Asked[None, wire.ClaimJobsBody], signer: CurrentSigner
+) -> tuple[Answer | None, bool]:
     """What there is now, or None, and then whether something was in the way that no longer is."""
     service, body = call.services, call.body
     topics = await topics_to_claim(service.store, call.caller.tenant, body.topics, service.now())
@@ -137,7 +143,7 @@ async def claim_one(call: Asked[None, wire.ClaimJobBody]) -> Answer:
     )
 
 
-def held_view(job: Job, signer: Signer) -> wire.HeldJob:
+def held_view(job: Job, signer: CurrentSigner) -> wire.HeldJob:
     """A job as its holder gets it."""
     key = downstream_key(job.tenant, id_of_call(job.id)) if job.is_call else None
     holder = job.lease.worker if job.lease else ""
@@ -146,7 +152,7 @@ def held_view(job: Job, signer: Signer) -> wire.HeldJob:
 
 def _check_topics(topics: list[str]) -> None:
     faults = [
-        Fault(path=f"/topics/{n}", reason=wrong)
+        JsonFault(path=f"/topics/{n}", reason=wrong)
         for n, topic in enumerate(topics)
         if (wrong := topic_problem(topic)) is not None
     ]
@@ -269,7 +275,7 @@ def _holder(call: Asked[Any, Any], fence: int) -> dict[str, Any]:
     return {"caller": caller_of(call), "job_id": call.path["job_id"], "fence": fence}
 
 
-def _renewed(job: Job, signer: Signer) -> wire.Renewed:
+def _renewed(job: Job, signer: CurrentSigner) -> wire.Renewed:
     if job.lease is None:
         raise ValueError(f"{job.id} was renewed without a lease")
     return wire.Renewed(

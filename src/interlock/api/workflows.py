@@ -14,7 +14,7 @@ from interlock.api.jobs import READERS, unseen_fault
 from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery
 from interlock.api.problem import invalid
-from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.strict import JsonFault
 from interlock.kernel.refusal import Next
 from interlock.rooms.admission.model import Run, RunState
 from interlock.rooms.admission.queries import read_run
@@ -137,7 +137,7 @@ async def _settle(call: Asked[None, Any], run: Run) -> None:
 
 def step_of(body: wire.StepBody) -> Step:
     if reason := unseen_fault(body.env):
-        raise invalid(Fault("/steps", f"the env of step {body.id} {reason}"))
+        raise invalid(JsonFault("/steps", f"the env of step {body.id} {reason}"))
     return Step(
         id=body.id,
         kind=StepKind(body.kind),

@@ -76,7 +76,8 @@ class NatsChannel(Channel):
             self._mark = found = await self._broker.look()
             if not has_lost(standing.mark, found):
                 return standing
-            # A stream that only lost its end says by its newest copy where it ends; another one says nothing.
+            # A stream that lost only its end is the same stream, so its newest copy says where it ends. A new
+            # stream is filled from the beginning.
             is_same = standing.mark is not None and standing.mark.created == found.created
             last = await self._broker.last_position(found) if is_same else 0
         except Exception as error:  # noqa: BLE001 - whatever the client raises, the stream cannot be asked
@@ -99,7 +100,7 @@ class NatsChannel(Channel):
             await broker.close()
 
     async def _broken(self, error: Exception) -> TryAgain:
-        """After an error the connection is thrown away: nobody knows what it still does."""
+        """Close the connection after an error, because its state is unknown."""
         await self.close()
         return TryAgain(reason_of(error))
 

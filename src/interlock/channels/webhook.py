@@ -36,7 +36,8 @@ CONNECTIONS_MAX = 8
 USER_AGENT = "interlock-webhook/1"
 
 _IDLE_SECONDS = 30.0
-# The exchange has its own clock, which says better what was missing; the relay's ends what is stuck besides.
+# The exchange has its own time limit, and its error says what was missing. The relay's limit is only for what
+# is stuck elsewhere.
 _SPARE_SECONDS = 1.0
 
 
@@ -74,7 +75,7 @@ class WebhookChannel(Channel):
             )
         except CannotUnseal as why:
             return TryAgain(str(why))
-        except Refused as why:
+        except PostRefused as why:
             return TryAgain(str(why), why.retry_after_seconds)
         return Delivered(status=status)
 
@@ -82,7 +83,7 @@ class WebhookChannel(Channel):
         await self._poster.close()
 
 
-class Refused(Exception):
+class PostRefused(Exception):
     """The webhook did not take the event; the message says why. `retry_after_seconds` if it said when."""
 
     def __init__(self, why: str, *, retry_after_seconds: float = 0.0) -> None:
@@ -90,7 +91,7 @@ class Refused(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
-class AddressRefused(Refused):
+class AddressRefused(PostRefused):
     """The name leads to no address that may be connected to."""
 
 
@@ -120,21 +121,21 @@ class Poster:
         )
 
     async def post(self, headers: Mapping[str, str], body: bytes) -> int:
-        """Post, and return the status, which is 2xx; anything else is `Refused`."""
+        """Post, and return the status, which is 2xx; anything else is `PostRefused`."""
         try:
             async with asyncio.timeout(self._seconds):
                 status, retry_after = await self._exchange(headers, body)
         except TimeoutError:
-            raise Refused(f"no whole answer within {self._seconds:g} s") from None
+            raise PostRefused(f"no whole answer within {self._seconds:g} s") from None
         except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
-            raise Refused(f"the connection failed: {_named(error)}") from error
+            raise PostRefused(f"the connection failed: {_named(error)}") from error
         except (OSError, httpcore2.UnsupportedProtocol) as error:
-            raise Refused(f"the connection failed: {_named(error)}") from error
+            raise PostRefused(f"the connection failed: {_named(error)}") from error
         if status // 100 == 2:
             return status
         if status // 100 == 3:
-            raise Refused(f"it answered {status}, a redirect, which is not followed; give the final URL")
-        raise Refused(f"it answered {status}", retry_after_seconds=retry_after)
+            raise PostRefused(f"it answered {status}, a redirect, which is not followed; give the final URL")
+        raise PostRefused(f"it answered {status}", retry_after_seconds=retry_after)
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -184,7 +185,7 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
                 error = failed
                 continue
             return _Connection(await _checked_peer(stream, address))
-        raise error or Refused(f"{host} cannot be connected to")
+        raise error or PostRefused(f"{host} cannot be connected to")
 
     async def connect_unix_socket(
         self,
@@ -199,10 +200,10 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
 
 
 class _Connection(httpcore2.AsyncNetworkStream):
-    """A connection that is closed also if the encryption of it is broken off.
+    """A connection that is closed even if its TLS handshake is cancelled.
 
-    The library closes it only after an error. A receiver that never answers the handshake would otherwise cost
-    one open socket an attempt: the clock ends the attempt by cancelling it.
+    The library closes it only after an error. A receiver that never answers the handshake would otherwise leave one
+    open socket per attempt, because the time limit ends an attempt by cancelling it.
     """
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
@@ -238,7 +239,7 @@ async def resolve(host: str, port: int) -> list[Address]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise Refused(f"the name {host} does not resolve: {error}") from error
+        raise PostRefused(f"the name {host} does not resolve: {error}") from error
     addresses = (ip_address(str(entry[4][0]).partition("%")[0]) for entry in found)
     return list(dict.fromkeys(addresses))
 

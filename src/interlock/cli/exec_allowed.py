@@ -27,7 +27,7 @@ from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.hold import HoldState, RenewalThread
 from interlock.kernel.refusal import Fault, Refusal
 from interlock.rooms.jobs.claims import ClaimJob
-from interlock.rooms.jobs.holds import Backoff, CompleteJob, FailJob, RenewJob
+from interlock.rooms.jobs.holds import CompleteJob, FailJob, JobBackoff, RenewJob
 from interlock.rooms.jobs.model import Job, JobState
 from interlock.rooms.jobs.rules import SubmitJob
 from interlock.rooms.policy.action import Action
@@ -82,7 +82,7 @@ def run_here(kernel: LocalKernel, job: Job, command: Effective) -> Ended | None:
     """Run a job that needs no decision. None if it cannot be claimed here. Raises `NotStarted`."""
     if job.state is not JobState.PENDING:
         return None
-    take = ClaimJob(caller=kernel.caller, job_id=job.id, lease_seconds=_LEASE_SECONDS, backoff=Backoff())
+    take = ClaimJob(caller=kernel.caller, job_id=job.id, lease_seconds=_LEASE_SECONDS, backoff=JobBackoff())
     sent_at = time.monotonic()
     try:
         held = kernel.run(take).job
@@ -122,7 +122,7 @@ def _fail(kernel: LocalKernel, held: Job, error: object) -> None:
             caller=kernel.caller,
             job_id=held.id,
             fence=held.fence,
-            backoff=Backoff(),
+            backoff=JobBackoff(),
             error=error,
             retryable=False,
         )
@@ -131,6 +131,6 @@ def _fail(kernel: LocalKernel, held: Job, error: object) -> None:
 
 def _renewals(kernel: LocalKernel, held: Job, sent_at: float) -> RenewalThread:
     """Renew the job's lease while the command runs. Losing it changes nothing for the command: its effect is begun."""
-    renewal = RenewJob(caller=kernel.caller, job_id=held.id, fence=held.fence, backoff=Backoff())
+    renewal = RenewJob(caller=kernel.caller, job_id=held.id, fence=held.fence, backoff=JobBackoff())
     state = HoldState(_LEASE_SECONDS, sent_at, is_final=lambda why: isinstance(why, Refusal))
     return RenewalThread(state, lambda: kernel.run(renewal))

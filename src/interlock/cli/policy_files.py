@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from interlock.kernel.codec.located import LocatedFault
     from interlock.rooms.policy.cases import Case, CaseResult
     from interlock.rooms.policy.language import PolicyDocument
-    from interlock.rooms.policy.parser import Checked
+    from interlock.rooms.policy.parser import CheckedPolicy
 
 
 def read_text(path: str) -> str:
@@ -34,7 +34,7 @@ def read_policy(path: str) -> tuple[str, PolicyDocument]:
     return text, checked.document
 
 
-def check_policy_file(path: str) -> tuple[str, Checked]:
+def check_policy_file(path: str) -> tuple[str, CheckedPolicy]:
     """The text, and the policy in it with its warnings."""
     from interlock.kernel.codec.located import SourceInvalid
     from interlock.rooms.policy.parser import check_policy

@@ -69,7 +69,7 @@ class Pending:
             self.future.set_result(outcome)
 
 
-class Waiting:
+class CommandQueue:
     """Pending commands in arrival order. Only new commands are bounded: accepted ones may come back.
 
     A command whose budget is spent leaves through `spent`, which answers it. Lanes that are idle at the same
@@ -307,8 +307,8 @@ class Batch:
     def _decide_one(self, member: Pending, world: World) -> None:
         world.begin()
         try:
-            # What `more` refused, it refused before the commands ahead decided; if they changed
-            # anything, the command judges again.
+            # `more` refuses before the earlier commands are decided. If they changed anything, the command is
+            # judged again.
             if member in self._refused_early and world.is_as_loaded:
                 raise self._refused_early[member]
             self.outcomes[member] = member.command.decide(world)
@@ -349,7 +349,7 @@ def _ids_of(new_id: NewId, loaded: Loaded) -> NewId:
 
 
 def _broken(member: Pending, error: Exception) -> CommandFailed:
-    import logging  # Here: it takes as long to import as the rest of the kernel, and rarely has a say.
+    import logging  # here, because it is rarely needed and takes as long to import as the rest of the kernel
 
     name = type(member.command).__name__
     logging.getLogger(__name__).error("%s broke", name, exc_info=error)

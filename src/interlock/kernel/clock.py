@@ -36,7 +36,7 @@ def utc_now() -> datetime:
 
 
 def seconds_since_boot() -> float:
-    """Seconds that nobody can set; they include the time the machine slept, where the system can tell."""
+    """Seconds since boot, which setting the clock does not change; with the time asleep, where the system counts it."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 

@@ -26,10 +26,10 @@ from typing import TypeVar
 
 import msgspec
 
-from interlock.kernel.batch import Pending, Waiting
+from interlock.kernel.batch import CommandQueue, Pending
 from interlock.kernel.clock import StoreTime
 from interlock.kernel.computation import Computing, NotComputed, compute_here
-from interlock.kernel.lane import BatchObserver, Lane, LaneParts, Trouble, Unobserved
+from interlock.kernel.lane import BatchObserver, Lane, LaneParts, StoreTrouble, Unobserved
 from interlock.kernel.refusal import CommandFailed, Overloaded, Refusal, StoreUnavailable
 from interlock.kernel.storage import BatchStore
 from interlock.kernel.wakes import Wakes
@@ -72,13 +72,13 @@ class Kernel:
         self.limits = limits or KernelLimits()
         self._observer = observer or Unobserved()
         self._computing = computing
-        self._waiting = Waiting(
+        self._waiting = CommandQueue(
             count_max=self.limits.queue_max,
             bytes_max=self.limits.queue_bytes_max,
             batch_bytes_max=self.limits.batch_bytes_max,
             spent=self._answer_spent,
         )
-        self._trouble = Trouble()
+        self._trouble = StoreTrouble()
         parts = LaneParts(
             store=store,
             waiting=self._waiting,

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from interlock.kernel.batch import Batch, Pending, Waiting
+from interlock.kernel.batch import Batch, CommandQueue, Pending
 from interlock.kernel.clock import StoreTime
 from interlock.kernel.computation import Compute
 from interlock.kernel.record import Reads
@@ -42,7 +42,7 @@ from interlock.kernel.world import NewId
 _RETRY_SECONDS = (0.1, 30.0)
 
 
-class Trouble:
+class StoreTrouble:
     """Since when the store is locked as a whole, or does not answer, and why. A commit ends either."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Trouble:
         self._told: str | None = None
 
     def locked(self, now: float) -> None:
-        """Another process holds the whole store, which therefore answers."""
+        """Another process holds the lock on the whole store, so the store does answer."""
         self._down_at = self._down = None
         if self._locked_at is None:
             self._locked_at = now
@@ -69,7 +69,7 @@ class Trouble:
     def over(self, *, wrote: bool) -> bool:
         """A batch went through. Returns whether that ends an outage that was logged.
 
-        One that wrote nothing says nothing about a store that takes no writes.
+        A batch without writes does not show that the store accepts writes.
         """
         self._locked_at = None
         if wrote or not isinstance(self._down, StoreUnwritable):
@@ -105,7 +105,7 @@ def _as_long_again(seconds: float) -> float:
 
 
 log = logging.getLogger(__name__)
-# A program without logging learns it from the refusal, and not a second time on stderr.
+# A program without logging gets the reason in the refusal, so it is not printed on stderr as well.
 log.addHandler(logging.NullHandler())
 
 _PAUSE_SECONDS = 0.02
@@ -123,8 +123,8 @@ class LaneParts(msgspec.Struct, frozen=True, kw_only=True):
     """What every lane of a kernel shares."""
 
     store: BatchStore
-    waiting: Waiting
-    trouble: Trouble
+    waiting: CommandQueue
+    trouble: StoreTrouble
     wakes: Wakes
     observer: BatchObserver
     store_time: StoreTime

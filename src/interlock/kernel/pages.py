@@ -82,7 +82,7 @@ def limited(pick: Pick[R], limit: int) -> Pick[R]:
 
 @lru_cache(maxsize=256)
 def _report(kind: str, why: str) -> None:
-    import logging  # Here: it takes as long to import as the rest of a small program, and rarely has a say.
+    import logging  # here, because it is rarely needed and slow to import
 
     logging.getLogger(__name__).error("a stored %s cannot be read: %s", kind, why)
 

@@ -56,7 +56,7 @@ class WriteConflict(Exception):
 
 
 class LockTimeout(Exception):
-    """The lock on the whole store was not to be had within the given time. Nothing was written."""
+    """The lock on the whole store could not be taken within the given time. Nothing was written."""
 
 
 class StoreDown(Exception):
@@ -68,7 +68,7 @@ class StoreDown(Exception):
 
 
 class StoreHeld(StoreDown):
-    """The store cannot be opened, because another process has it to itself. Nothing was written."""
+    """The store cannot be opened, because another process has it open exclusively. Nothing was written."""
 
 
 class StoreUnwritable(StoreDown):
@@ -184,7 +184,7 @@ class Store(BatchStore, Protocol):
         ...
 
     async def raise_epoch(self, why: str) -> StoreState:
-        """Have every fence from now on be greater than all before, also than those that the store has lost."""
+        """Make every later fence greater than all earlier ones, including fences that the store has lost."""
         ...
 
     async def close(self) -> None: ...

@@ -11,11 +11,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-# JSON numbers are whole and exact up to here.
-FENCE_MAX = 2**53 - 1
 # By how much a floor grows at least, whatever the clock says: more than one epoch hands out for a resource.
 _STEP = 2**32
-# A clock beyond this, in the year 2219, is wrong; its word would use up the numbers.
+# A clock beyond this (the year 2219) is wrong, and a fence made from it would leave too few numbers.
 _CLOCK_MAX = 2**53 - 2**50
 
 
@@ -39,7 +37,7 @@ FRESH = StoreState()
 
 
 def clock_fence(now_micros: int) -> int:
-    """The clock as a fence, for what would otherwise have no memory; 0 if it cannot be right."""
+    """The clock as a fence, for a resource whose earlier fences are not stored; 0 if the clock is certainly wrong."""
     return now_micros if now_micros < _CLOCK_MAX else 0
 
 

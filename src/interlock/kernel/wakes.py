@@ -1,6 +1,6 @@
 """Wake-ups: hints that something may have changed. A lost one costs time, never work.
 
-A `Subscription` hears of every hint about its topics. A `Place` in a queue is for callers that want to take
+A `Subscription` hears of every hint about its topics. A `QueuePlace` is for callers that want to take
 something: a hint wakes the caller that has waited longest. If it finds work, it wakes two more, because there may be
 more work: a hundred jobs reach a hundred workers after seven rounds, and a single job causes at most three look-ups
 however many wait. Each caller also looks by itself from time to time. The longer the queue, the less often each one
@@ -81,16 +81,16 @@ class Lines:
     """Who waits in line, by group and name: a job's topic, or a pattern that such topics match."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, dict[Place, None]] = {}
+        self._lines: dict[str, dict[QueuePlace, None]] = {}
         self._patterns: dict[str, dict[str, Test]] = {}
 
-    def line_up(self, group: str, names: tuple[str, ...], patterns: Mapping[str, Test]) -> Place:
+    def line_up(self, group: str, names: tuple[str, ...], patterns: Mapping[str, Test]) -> QueuePlace:
         """A place in the line of each name and each pattern; it counts inside its block."""
-        return Place(self, group, names, patterns)
+        return QueuePlace(self, group, names, patterns)
 
-    def call(self, topic: str, besides: Place | None = None) -> bool:
+    def call(self, topic: str, besides: QueuePlace | None = None) -> bool:
         """Wake the one that has waited longest for this topic, `group:name`; False if none is left."""
-        first: Place | None = None
+        first: QueuePlace | None = None
         for line in self._lines_of(topic):
             free = next((place for place in line if place is not besides and not place.is_called), None)
             if free is not None and (first is None or free.number < first.number):
@@ -108,13 +108,13 @@ class Lines:
     def length(self, line: str) -> int:
         return len(self._lines.get(line, ()))
 
-    def enter(self, place: Place) -> None:
+    def enter(self, place: QueuePlace) -> None:
         for line in place.lines:
             self._lines.setdefault(line, {})[place] = None
         if place.patterns:
             self._patterns.setdefault(place.group, {}).update(place.patterns)
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: QueuePlace) -> None:
         for line in place.lines:
             places = self._lines[line]
             del places[place]
@@ -127,7 +127,7 @@ class Lines:
         if not known:
             self._patterns.pop(place.group, None)
 
-    def _lines_of(self, topic: str) -> list[dict[Place, None]]:
+    def _lines_of(self, topic: str) -> list[dict[QueuePlace, None]]:
         group, _, name = topic.rpartition(":")
         patterns = self._patterns.get(group)
         lines = [self._lines[topic]] if topic in self._lines else []
@@ -138,7 +138,7 @@ class Lines:
         return lines
 
 
-class Place:
+class QueuePlace:
     """One who waits, in one line or several. `number` says who came first."""
 
     _count = 0
@@ -146,8 +146,8 @@ class Place:
     def __init__(
         self, lines: Lines, group: str, names: tuple[str, ...], patterns: Mapping[str, Test]
     ) -> None:
-        Place._count += 1
-        self.number = Place._count
+        QueuePlace._count += 1
+        self.number = QueuePlace._count
         self.group = group
         self.patterns = patterns
         self.lines = tuple(dict.fromkeys(_line(group, name) for name in (*names, *patterns)))
@@ -156,13 +156,13 @@ class Place:
         self._event = asyncio.Event()
         self._heard: set[str] = set()
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> QueuePlace:
         self._all.enter(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._all.leave(self)
-        if self.is_called:  # Called, and gone before it looked: another one should look.
+        if self.is_called:  # It was woken and left before it looked, so another one should look.
             self.pass_on(1)
 
     def hear(self, topic: str) -> None:

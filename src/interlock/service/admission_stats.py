@@ -76,7 +76,7 @@ class AdmissionStats:
         )
 
     def count(self, tenant: str, workflow: str, outcome: str) -> None:
-        """Count one start that ended so."""
+        """Count one start by how it ended."""
         self._total.add(*self._labels(tenant, workflow), outcome)
         self._count(tenant, Subject.WORKFLOW, workflow, outcome)
 
@@ -91,7 +91,7 @@ class AdmissionStats:
         ]
 
     def unstored(self) -> list[Unstored]:
-        """What was counted and is not stored; each says all that is known of its seconds."""
+        """The counts that are not stored yet; each has everything that is known of its seconds."""
         return [
             Unstored(grain=grain, tenant=tenant, news=news, tallies=self._tallies(grain, tenant))
             for (grain, tenant), news in self._news.items()
@@ -122,7 +122,7 @@ class AdmissionStats:
         self.has_news.set()
 
     def _make_room(self, current: tuple[int, str]) -> bool:
-        """Drop what was counted first if there is too much; whether there is room for one more name."""
+        """Drop the oldest counts if there are too many; returns whether there is room for one more name."""
         while self._entries >= _ENTRIES_MAX:
             oldest = next(iter(self._counts))
             if oldest == current:

@@ -26,7 +26,15 @@ import msgspec
 from interlock.kernel.ids import new_id
 from interlock.kernel.storage import Store
 from interlock.rooms.events.deliveries import Backoff, as_delivery
-from interlock.rooms.events.model import DEPLOYMENT, WEBHOOKS, BrokerMark, Delivery, Event, Placed, Webhook
+from interlock.rooms.events.model import (
+    DEPLOYMENT,
+    WEBHOOKS,
+    BrokerMark,
+    Delivery,
+    Event,
+    PlacedEvent,
+    Webhook,
+)
 from interlock.rooms.events.signing import signing_secrets
 from interlock.service.settings import Settings
 
@@ -186,7 +194,7 @@ async def try_now(channel: Channel, destination: Destination, now: datetime) -> 
     event = Event(tenant=destination.tenant, id=new_id("evt"), at=now, type=TEST_TYPE, subject=destination.id)
     began = time.monotonic()
     try:
-        outcome = await attempt(channel, [as_delivery(Placed(0, event), destination.id, now)])
+        outcome = await attempt(channel, [as_delivery(PlacedEvent(0, event), destination.id, now)])
     finally:
         await channel.close()
     milliseconds = round((time.monotonic() - began) * 1000)

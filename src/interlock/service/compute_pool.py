@@ -39,7 +39,7 @@ T = TypeVar("T")
 PROCESSES_MAX = 2
 WAITING_MAX = 256
 WAITING_BYTES_MAX = 128 * 1024 * 1024
-# By the clock on the wall, for a process that does not even use the processor: one that was stopped, for instance.
+# In wall-clock time, for a process that uses no processor time, such as one that was stopped.
 _SILENT_SECONDS_MAX = 60.0
 _END_SECONDS = 2.0
 _COMMAND = (sys.executable, "-P", "-m", "interlock.service.compute_child")
@@ -83,9 +83,10 @@ class ComputePool:
         self.is_open = True
 
     async def run(self, tenant: str, weight: int, function: Callable[..., T], *arguments: Any) -> T:
-        """Call a function of a module in another process; `weight` is about how many bytes it is about.
+        """Call a function of a module in another process; `weight` is roughly how many bytes it reads.
 
-        Raises what the function raises; `Overloaded` if it cannot be called now, `TookTooLong` if it may not go on.
+        Raises what the function raises, `Overloaded` if too much is waiting, and `TookTooLong` if it exceeds its
+        time limit.
         """
         return await self._alone(self._turns, tenant, weight, self._called(function, arguments))
 
@@ -113,7 +114,7 @@ class ComputePool:
     # One computation.
 
     async def _alone(self, turns: FairTurns, tenant: str, weight: int, call: Callable[[], Any]) -> Any:
-        """In its turn, and to its end: a caller who leaves does not leave a process in the middle of something."""
+        """Run one computation in its turn and to its end, even if its caller leaves meanwhile."""
         task = asyncio.create_task(self._in_turn(turns, tenant, weight, call))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -18,7 +18,7 @@ from interlock.kernel.storage import Store, StoreDown
 from interlock.kernel.wakes import Wakes
 from interlock.rooms.events import queries
 from interlock.rooms.events.cloud_events import wants
-from interlock.rooms.events.model import EVENTS_TOPIC, POSITIONS_TOPIC, Placed, events_topic
+from interlock.rooms.events.model import EVENTS_TOPIC, POSITIONS_TOPIC, PlacedEvent, events_topic
 from interlock.rooms.events.queries import News
 from interlock.service.metrics import Registry
 
@@ -39,7 +39,7 @@ _CATCH_UP_MAX = 100
 
 
 class Reader:
-    """What one reader has not taken yet. `start` is the position from which on it misses nothing."""
+    """The events that one reader has not taken yet. It misses nothing from the position `start` on."""
 
     def __init__(self, tenant: str, types: tuple[str, ...], start: int, buffered_max: int) -> None:
         self.tenant = tenant
@@ -48,10 +48,10 @@ class Reader:
         self.is_over = False
         self._types = types
         self._most = buffered_max
-        self._buffer: deque[Placed] = deque()
+        self._buffer: deque[PlacedEvent] = deque()
         self._arrived = asyncio.Event()
 
-    def offer(self, placed: Placed) -> None:
+    def offer(self, placed: PlacedEvent) -> None:
         """Add an event, unless the buffer is full: then the reader is overrun, and gets no more."""
         if self.is_overrun or placed.position <= self.start or not wants(self._types, placed.event.type):
             return
@@ -63,15 +63,15 @@ class Reader:
         self._arrived.set()
 
     def nudge(self) -> None:
-        """Have the reader look up, with or without events."""
+        """Wake the reader, with or without events."""
         self._arrived.set()
 
     def end(self) -> None:
-        """The server stops; return with the events that are there."""
+        """Tell the reader that the server stops; it returns with the events that are there."""
         self.is_over = True
         self._arrived.set()
 
-    async def take(self, timeout_seconds: float) -> list[Placed]:
+    async def take(self, timeout_seconds: float) -> list[PlacedEvent]:
         """The new events, as soon as there are any; none once the time has passed."""
         if not self._buffer and not self.is_overrun and not self.is_over:
             with contextlib.suppress(TimeoutError):
@@ -176,7 +176,7 @@ class EventFeed:
                     await self._rest(pause)
 
     def _tell_cut_off(self, *, is_cut_off: bool) -> None:
-        """Note whether the store is away, and have the readers look up if that is new."""
+        """Note whether the store is unavailable, and wake the readers if that is new."""
         if is_cut_off != self.is_cut_off:
             self.is_cut_off = is_cut_off
             for reader in self._every_reader():
@@ -194,7 +194,8 @@ class EventFeed:
         sequenced = await self._sequence()
         page = await self._pass_on()
         if sequenced == queries.BUSY:
-            # Another server gives positions just now, perhaps too early to have seen what woke this one.
+            # Another server is giving positions now, and may have looked too early for the event that woke this
+            # one.
             return _BUSY_SECONDS
         if page == PAGE:
             return 0.0

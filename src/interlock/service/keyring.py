@@ -63,7 +63,7 @@ class Keyring:
         self._asking.clear()
 
     def last_known(self, key: str) -> Known | None:
-        """Whom this key belonged to when it last came, if that is still remembered: to count by, not to trust."""
+        """Whom this key belonged to when it last came, if still remembered: for counting, not for permission."""
         kept = self._recent.get(digest_of(key))
         return kept[1] if kept else None
 

@@ -82,7 +82,7 @@ class LocalKernel:
 def local_user() -> str:
     """The name of the user who runs this process; in a container without names, the number.
 
-    As the system has it: by what the environment says, one person could be two, and meet a quorum alone.
+    It is the system's name, not one from the environment: with two names, one person could meet a quorum alone.
     """
     try:
         return pwd.getpwuid(os.getuid()).pw_name
@@ -94,7 +94,7 @@ _STOP_SECONDS_MAX = 30.0
 
 
 class LoopThread:
-    """The loop and its thread, which keeps no program from ending."""
+    """An event loop in a daemon thread, so that it does not keep the program from ending."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -128,9 +128,10 @@ class LoopThread:
 
 
 async def in_daemon_thread(work: Callable[[], T]) -> T:
-    """What it returns or raises, while this loop goes on.
+    """Run `work` in a daemon thread while this loop goes on; the result is what it returns or raises.
 
-    `asyncio.to_thread` would refuse once the main thread is through, though other threads of the program still call.
+    `asyncio.to_thread` refuses once the main thread has ended, although other threads of the program may still
+    call.
     """
     done: Future[T] = Future()
 

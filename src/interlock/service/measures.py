@@ -74,11 +74,11 @@ class AttentionMeasures:
         )
 
     def follow(self, now: Callable[[], datetime]) -> None:
-        """Where to ask for the time."""
+        """From now on, take the time from this clock."""
         self._now = now
 
     def swept(self) -> None:
-        """A pass over everything ended well."""
+        """Note that a pass over everything succeeded."""
         self._swept_at = self._clock()
 
     def _ages(self) -> Mapping[tuple[str, ...], float]:
@@ -211,16 +211,16 @@ class RelayMeasures:
         )
 
     def follow(self, head: Callable[[], int]) -> None:
-        """Where to ask for the newest position."""
+        """From now on, ask this function for the newest position."""
         self._head = head
 
     def at(self, relay: str, position: int, age_seconds: float) -> None:
-        """A relay stands at a position; the next event to settle is so old (0 if there is none)."""
+        """Note a relay's position, and how old the next event to settle is (0 if there is none)."""
         self._positions[relay] = position
         self._ages[relay] = max(0.0, age_seconds)
 
     def gone(self, relay: str) -> None:
-        """This server holds the relay no longer."""
+        """Note that this server no longer holds the relay."""
         self._positions.pop(relay, None)
         self._ages.pop(relay, None)
 

@@ -25,7 +25,7 @@ from interlock.rooms.permits.model import (
     RING_ID,
     EnsureKey,
     KeyRing,
-    NewKey,
+    NewSigningKey,
     RotateKeys,
     SigningKey,
 )
@@ -70,10 +70,10 @@ class PermitSigner:
         made = make_key(self._secret)
         return RotateKeys(offered=made, lead_seconds=lead_seconds, revoke=revoke, tenant=by.tenant, by=by)
 
-    async def ready(self) -> Signer:
+    async def ready(self) -> CurrentSigner:
         """A signer for the next permits. Fails before work is handed out, not after."""
         ring = await self.ring()
-        return Signer(ring, {key.kid: self._private(key) for key in ring.keys})
+        return CurrentSigner(ring, {key.kid: self._private(key) for key in ring.keys})
 
     def _private(self, key: SigningKey) -> Ed25519PrivateKey:
         if key.kid not in self._unsealed:
@@ -84,7 +84,7 @@ class PermitSigner:
         return self._unsealed[key.kid]
 
 
-class Signer:
+class CurrentSigner:
     """Signs with the key whose time it is by the store's clock, whatever this machine's clock says.
 
     Ed25519 needs no randomness, so the same permit is always the same bytes.
@@ -116,14 +116,14 @@ class Signer:
 _PURPOSE = b"interlock permit key v1"
 
 
-def make_key(secret: str) -> NewKey:
+def make_key(secret: str) -> NewSigningKey:
     """A fresh key pair; its id is a digest of the public half."""
     private = Ed25519PrivateKey.generate()
     public = private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
     kid = _kid(public)
     raw = private.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
     kept = seal(raw, secret, purpose=_PURPOSE, about=kid) if secret else raw
-    return NewKey(kid=kid, public=b64encode(public), private=b64encode(kept), sealed=bool(secret))
+    return NewSigningKey(kid=kid, public=b64encode(public), private=b64encode(kept), sealed=bool(secret))
 
 
 def private_key(key: SigningKey, secret: str) -> Ed25519PrivateKey:

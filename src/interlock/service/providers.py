@@ -94,7 +94,7 @@ def vouched(provider: Provider, claims: Mapping[str, Any]) -> Vouched:
 
 
 def lacks_claims(provider: Provider, claims: Mapping[str, Any]) -> bool:
-    """Whether the provider may have more to say of an account than its token does."""
+    """Whether the provider may have more claims about an account than its token carries."""
     return provider.groups_claim not in claims or not any(_names_in(claims))
 
 
@@ -104,12 +104,12 @@ def _names_in(claims: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _name_of(claims: Mapping[str, Any]) -> str:
-    """The first of the user name, the email address that was verified, and `sub` which can be a name here.
+    """The first that can be a name here: the user name, the verified email address, then `sub`.
 
-    It is asked for once: the account is tied to the principal that it makes.
+    It is used once: afterwards the account is tied to the principal that it made.
     """
     for each in (*_names_in(claims), claims["sub"]):
-        # Nobody makes themselves the person of a machine's own file, or a part of the server.
+        # A colon is refused: names such as `local:mia` belong to the owner of a file and to parts of the server.
         if isinstance(each, str) and _is_name(each) and ":" not in each:
             return each
     raise NotVouched("it gives no user name or verified email address that can be a name here")
@@ -251,7 +251,7 @@ def _checked(provider: Provider, named: str) -> Provider:
 
 
 def is_trustworthy(address: str) -> bool:
-    """Whether nobody between here and this address can change what is said: https, or this machine itself."""
+    """Whether no third party can change messages to and from this address: https, or this machine itself."""
     try:
         parts = urlsplit(address)
         host = parts.hostname

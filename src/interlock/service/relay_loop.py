@@ -26,11 +26,11 @@ from interlock.rooms.events import deliveries, queries
 from interlock.rooms.events.cloud_events import wants
 from interlock.rooms.events.deliveries import (
     Fenced,
+    RelayTrouble,
     ReleaseRelay,
+    RoundTally,
     SettleDeliveries,
     TakeRelay,
-    Tally,
-    Trouble,
 )
 from interlock.rooms.events.model import (
     DEPLOYMENT,
@@ -38,7 +38,7 @@ from interlock.rooms.events.model import (
     BrokerMark,
     Delivery,
     DeliveryState,
-    Placed,
+    PlacedEvent,
     Relay,
     RelayGone,
     RelayLost,
@@ -70,7 +70,7 @@ _UNSAVED_MAX = 1000
 _CLOSE_SECONDS = 5.0
 
 # Which of the wanted events to take on now: some of the first, in their order.
-Choose = Callable[[list[Placed]], list[Placed]]
+Choose = Callable[[list[PlacedEvent]], list[PlacedEvent]]
 
 
 class RelayParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,8 +148,8 @@ class RelayLoop:
             self._parts.store, tenant, relay_id, DeliveryState.WAITING, limit=deliveries.WAITING_MAX
         )
         now = self._parts.now()
-        scanned: list[Placed] = []
-        fresh: list[Placed] = []
+        scanned: list[PlacedEvent] = []
+        fresh: list[PlacedEvent] = []
         if len(waiting) < deliveries.WAITING_MAX:
             scanned, fresh = await self._scan(
                 destination,
@@ -166,8 +166,8 @@ class RelayLoop:
         is_busy = tried or fresh or len(scanned) == SCANNED_MAX
         return 0.0 if is_busy else self._pause(channel, waiting, now)
 
-    async def _try(self, channel: Channel, lanes: Sequence[Sequence[Delivery]]) -> Tally:
-        tally = Tally()
+    async def _try(self, channel: Channel, lanes: Sequence[Sequence[Delivery]]) -> RoundTally:
+        tally = RoundTally()
         slots = asyncio.Semaphore(channel.limits.at_once)
 
         async def run_lane(lane: Sequence[Delivery]) -> None:
@@ -179,7 +179,7 @@ class RelayLoop:
                 group.create_task(run_lane(lane))
         return tally
 
-    async def _try_lane(self, channel: Channel, lane: Sequence[Delivery], tally: Tally) -> None:
+    async def _try_lane(self, channel: Channel, lane: Sequence[Delivery], tally: RoundTally) -> None:
         for place, delivery in enumerate(lane):
             outcome = await self._deliver(channel, [delivery])
             if not isinstance(outcome, Delivered):
@@ -191,7 +191,7 @@ class RelayLoop:
                 tally.done.append(delivery.id)
 
     def _refused(
-        self, channel: Channel, delivery: Delivery, outcome: TryAgain | GiveUp, tally: Tally
+        self, channel: Channel, delivery: Delivery, outcome: TryAgain | GiveUp, tally: RoundTally
     ) -> None:
         """Store an event that was not taken, to be tried again or as a dead letter."""
         backoff = channel.limits.backoff
@@ -212,8 +212,8 @@ class RelayLoop:
     async def _settle(
         self,
         channel: Channel,
-        scanned: Sequence[Placed],
-        tally: Tally,
+        scanned: Sequence[PlacedEvent],
+        tally: RoundTally,
         waiting: Sequence[Delivery],
         tried: Sequence[Delivery],
     ) -> None:
@@ -276,7 +276,7 @@ class RelayLoop:
         return found.mark
 
     async def _rest(self, channel: Channel, outcome: TryAgain | GiveUp) -> float:
-        """Keep why the destination takes nothing, and try again a little later each time."""
+        """Store why the destination takes nothing, and wait a little longer before each new attempt."""
         relay, backoff = self._held.relay, channel.limits.backoff
         asked_seconds = outcome.after_seconds if isinstance(outcome, TryAgain) else 0.0
         seconds = backoff.rest(relay.failures + 1, 0.0, asked_seconds=asked_seconds)
@@ -290,7 +290,7 @@ class RelayLoop:
 
     async def _scan(
         self, destination: Destination, page: int, choose: Choose
-    ) -> tuple[list[Placed], list[Placed]]:
+    ) -> tuple[list[PlacedEvent], list[PlacedEvent]]:
         """Events not looked at yet, and those of them to take on now."""
         limit = SCANNED_MAX if destination.types else page
         store, after = self._parts.store, self._position
@@ -305,7 +305,7 @@ class RelayLoop:
             scanned = [placed for placed in scanned if placed.position < left]
         return scanned, chosen
 
-    def _measure(self, scanned: Sequence[Placed], now: datetime) -> None:
+    def _measure(self, scanned: Sequence[PlacedEvent], now: datetime) -> None:
         age = (now - scanned[0].event.at).total_seconds() if scanned else 0.0
         self._parts.measures.at(self._held.relay.id, self._position, age)
 
@@ -343,9 +343,9 @@ class HeldRelay:
         mark: BrokerMark | None = None,
         taken: tuple[str, ...] = (),
         kept: tuple[Delivery, ...] = (),
-        trouble: Trouble | None = None,
+        trouble: RelayTrouble | None = None,
     ) -> None:
-        """Keep what a round came to."""
+        """Store the result of a round."""
         relay = self.relay
         await self._run(
             SettleDeliveries(
@@ -385,7 +385,7 @@ class HeldRelay:
 async def holding(
     kernel: Kernel, tenant: str, relay_id: str, *, holder: str, lease_seconds: float
 ) -> AsyncGenerator[HeldRelay]:
-    """Take a relay, keep it inside the block, and release it. Raises the refusal if it is not to be had."""
+    """Take a relay, keep it inside the block, and release it. Raises the refusal if it cannot be taken."""
     lease = timedelta(seconds=lease_seconds)
     sent_at = time.monotonic()
     taken = await kernel.run(TakeRelay(tenant=tenant, relay_id=relay_id, holder=holder, lease=lease))

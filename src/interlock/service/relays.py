@@ -124,7 +124,7 @@ class Relaying:
         self._waiting = len(keys[room:])
 
     def _gives_way(self) -> bool:
-        """Whether a relay that can stop should, for one of those that there was no room for."""
+        """Whether a relay that can stop should stop, to make room for one that could not be taken."""
         if self._waiting == 0:
             return False
         self._waiting -= 1

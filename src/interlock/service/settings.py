@@ -11,7 +11,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from interlock.kernel.kernel import KernelLimits
-    from interlock.rooms.jobs.holds import Backoff
+    from interlock.rooms.jobs.holds import JobBackoff
 
 
 EMBEDDED_FILE = ".interlock/interlock.db"
@@ -233,11 +233,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_format: Annotated[str, msgspec.Meta(description="json or text")] = "json"
     log_level: Annotated[str, msgspec.Meta(description="debug, info, warning or error")] = "info"
 
-    def backoff(self) -> Backoff:
+    def backoff(self) -> JobBackoff:
         """How long jobs rest between attempts."""
-        from interlock.rooms.jobs.holds import Backoff
+        from interlock.rooms.jobs.holds import JobBackoff
 
-        return Backoff(base_seconds=self.retry_base_seconds, most_seconds=self.retry_most_seconds)
+        return JobBackoff(base_seconds=self.retry_base_seconds, most_seconds=self.retry_most_seconds)
 
     def kernel_limits(self) -> KernelLimits:
         from interlock.kernel.kernel import KernelLimits
@@ -264,7 +264,8 @@ class BadSetting(Exception):
     """A setting cannot be used; the message names it and says what is allowed."""
 
 
-# A hundred years, and one: a longer time may end after the last date that can be written.
+# A hundred years of days, and one year of seconds: a longer time may end after the last date that can be
+# written.
 _DAYS_MAX = 36_500
 _REST_SECONDS_MAX = 365 * 86_400
 _CHOICES: Mapping[str, tuple[object, ...]] = {
@@ -388,7 +389,7 @@ def _check(settings: Settings) -> None:
 
 
 def _mistakes(values: Mapping[str, Any]) -> Iterator[str]:
-    """Say what each setting must be that is not."""
+    """Name each setting that cannot be used, and say what it must be."""
     for name, choices in _CHOICES.items():
         if values[name] not in choices:
             *most, last = map(str, choices)

@@ -129,7 +129,7 @@ class Sweeps(BackgroundLoop):
             await self._surely(name, partial(self.until_few, name, sweep))
 
     async def _surely(self, name: str, sweep: Callable[[], Awaitable[None]]) -> bool:
-        """Run one sweep; whether it ended well."""
+        """Run one sweep; returns whether it succeeded."""
         try:
             await sweep()
             return True
@@ -149,21 +149,21 @@ class Sweeps(BackgroundLoop):
                 self._measures.swept.add(what, amount=count)
 
     async def _pass(self, sweep: Command[T], most: int) -> tuple[T, int]:
-        """One pass over `most` records, or over as many fewer as the store can bear; and how many that may be."""
+        """One pass over `most` records, or over fewer if the store cannot take them; with the limit that worked."""
         while True:
             try:
                 return await self._kernel.run(msgspec.structs.replace(sweep, most=most)), most
             except StoreUnavailable:
                 if most == 1:
                     raise
-                # A hundred records of a megabyte each may be more than it manages in the time for a batch.
+                # A hundred records of a megabyte each may be more than the store can do in the time for a batch.
                 most = max(1, most // _FEWER)
 
     async def _note_store_state(self) -> None:
         await self._kernel.run(NoteStoreState(tenant=TENANT_DEFAULT))
 
     async def prune(self) -> None:
-        """Forget the rows that no retention asks for any more."""
+        """Delete the rows that no retention period keeps any longer."""
         gone = _PRUNED_MAX
         while gone >= _PRUNED_MAX:
             gone = await self._store.prune(rows_max=_PRUNED_MAX)

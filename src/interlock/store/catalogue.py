@@ -122,14 +122,14 @@ class Migration(msgspec.Struct, frozen=True):
         return (*found, "\n".join(lines)) if lines else tuple(found)
 
 
-class Step(msgspec.Struct, frozen=True):
+class MigrationStep(msgspec.Struct, frozen=True):
     """One statement of a migration; `ends` is the migration that it completes."""
 
     sql: str
     ends: Migration | None
 
 
-def steps(waiting: Sequence[Migration], *, from_scratch: bool) -> Iterator[Step]:
+def steps(waiting: Sequence[Migration], *, from_scratch: bool) -> Iterator[MigrationStep]:
     """The statements that bring a store to the newest schema. As they are taken, it is told how many are done.
 
     A store that is only now made has no rows, so it is made in a moment, and nothing is told.
@@ -140,7 +140,7 @@ def steps(waiting: Sequence[Migration], *, from_scratch: bool) -> Iterator[Step]
         for place, sql in enumerate(migration.statements, 1):
             if tell:
                 tell(migration.name.replace("_", " "), done, total)
-            yield Step(sql, migration if place == len(migration.statements) else None)
+            yield MigrationStep(sql, migration if place == len(migration.statements) else None)
             done += 1
     if tell and total:
         tell("done", done, total)

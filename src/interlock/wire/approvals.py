@@ -175,7 +175,7 @@ class RejectBody(Body, frozen=True, kw_only=True):
 
 
 class EditBody(Body, frozen=True, kw_only=True):
-    """With `job_hash`, it is a change of exactly that version: of one that was changed meanwhile it is refused."""
+    """With `job_hash`, exactly that version is changed; if the request was changed meanwhile, the edit is refused."""
 
     payload: Spelled
     reason: GivenReason

@@ -54,7 +54,8 @@ TargetKey = Annotated[str, msgspec.Meta(min_length=1, max_length=KEY_CHARACTERS_
 Version = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=LINE)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:@\-]+$(?!\n)")]
 Text = Annotated[str, msgspec.Meta(max_length=255, pattern=LINE)]
-# msgspec 0.22 frees what is not its own if a text with a pattern may also be a list, so its user matches this one.
+# msgspec 0.22 frees memory that is not its own if a text with a pattern may also be a list, so the routes
+# that use this type match the pattern themselves.
 TextOrList = Annotated[str, msgspec.Meta(max_length=255, extra_json_schema={"pattern": LINE})]
 Topic = Annotated[
     str,
@@ -91,15 +92,15 @@ DurationInQuery = Annotated[
 TtlSeconds = Annotated[int, msgspec.Meta(ge=1, le=86_400)] | Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 _CONTROLS = r"\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f"
-# Spaces, line breaks, and what only joins, parts or turns what stands beside it.
+# Spaces, line breaks, and characters that only join, separate or turn the text beside them.
 _UNSEEN = (
     r"\u0009\u000a\u000d\u0020\u0080-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f"
     r"\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0"
 )
-# What turns the text around it (embeddings, overrides and isolates), or ends a line without being seen to.
+# Characters that turn the text around them (embeddings, overrides and isolates), or end a line unseen.
 _TURNING = r"\u0080-\u009f\u2028-\u202e\u2066-\u2069\ufeff"
 _PROSE = rf"^[^{_CONTROLS}]*$"
-# What is before the first sign that is seen is none of them: no text is tried in two ways, however long.
+# The part before the first visible character holds none, so no text is tried in two ways, however long it is.
 _SAYING = rf"^[{_UNSEEN}]*[^{_CONTROLS}{_UNSEEN}][^{_CONTROLS}]*$"
 Reason = Annotated[str, msgspec.Meta(max_length=4000, pattern=_PROSE)]
 GivenReason = Annotated[

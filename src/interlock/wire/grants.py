@@ -162,7 +162,10 @@ class RevokeGrantBody(Body, frozen=True, kw_only=True):
 
 
 class ClaimGrantBody(Body, frozen=True, kw_only=True):
-    """`args` are what is about to run. `signed`: only a signed grant will do; `groups`: only one by a person in one."""
+    """Finds and uses a grant for what is about to run: its `args`.
+
+    With `signed`, only a signed grant is used; with `groups`, only a grant that a person in one of them issued.
+    """
 
     task: Task
     args: Spelled = msgspec.field(default_factory=dict[str, Any])

@@ -253,7 +253,7 @@ class EvidenceBody(Body, frozen=True, kw_only=True):
 
 
 class PeopleBody(Body, frozen=True, kw_only=True):
-    """That people are to decide, also where the policy would not ask them. A rule may narrow the groups."""
+    """Ask people to decide, even where the policy would not ask them. A rule may narrow the groups."""
 
     groups: Annotated[list[Text], msgspec.Meta(max_length=32)] = msgspec.field(default_factory=list[str])
 

@@ -127,7 +127,7 @@ class CheckFenceBody(Body, frozen=True, kw_only=True):
 
 
 class LeaseFenceBody(CheckFenceBody, frozen=True, kw_only=True):
-    """A lease that was acquired with a `session` takes it again with every call."""
+    """Send the `session` again if the lease was acquired with one."""
 
     session: Text = ""
 

@@ -131,7 +131,8 @@ class RollbackBody(Body, frozen=True, kw_only=True):
 class ActorBody(Body, frozen=True, kw_only=True):
     """On whose behalf to ask; the caller if left out.
 
-    What is left out here is as it is for the principal of that name; without one, it is an agent of nobody.
+    A field that is left out is that of the principal with this name. If there is none, it counts as an agent
+    without an owner.
     """
 
     id: Text

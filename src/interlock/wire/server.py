@@ -33,9 +33,9 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the store is, and why it takes no writes, if it does not: `trouble`, which is then the answer, not a fault.
+    """Where the store is. If it takes no writes, `trouble` says why, and the answer is still 200.
 
-    `free_bytes` of its volume is null if nobody here can say.
+    `free_bytes` of its volume is null if this machine cannot tell.
     """
 
     place: str = ""

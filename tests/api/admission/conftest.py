@@ -1,4 +1,4 @@
-"""The halls these tests wait in, on stores that others can lock."""
+"""Services in which callers wait for slots: on memory, and on a file that other processes can lock."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.rooms.admission.admission_client import AdmissionClient
 
 
 def locked(url: str) -> apsw.Connection:
-    """Somebody else holds the file's one writer lock."""
+    """Another process holds the file's one writer lock."""
     holder = apsw.Connection(url.removeprefix("sqlite:///"))
     holder.execute("BEGIN IMMEDIATE")
     return holder

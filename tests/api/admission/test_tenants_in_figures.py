@@ -1,4 +1,4 @@
-"""Who the tenants are, and what they call their work, is told to whoever runs the place and to nobody else."""
+"""Who the tenants are, and what they call their work, is told to operators alone."""
 
 from __future__ import annotations
 

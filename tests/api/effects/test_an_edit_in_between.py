@@ -49,7 +49,7 @@ async def test_whatever_order_touch_and_begin_meet_in_no_effect_begins_on_the_ol
         assert begun.status in (201, 409)
         if begun.status == 409:
             assert begun.word == "superseded"
-        # Whoever begins after the touch was answered is refused.
+        # A caller that begins after the touch was answered is refused.
         late = await actors.begin(f"late-{n}", target=target)
         assert (late.word, touched["version"]) == ("superseded", "v2")
 

@@ -38,7 +38,7 @@ async def test_fifty_begins_on_two_servers_are_one_attempt(
 async def test_touches_and_begins_on_two_servers_wait_for_each_other_and_none_is_turned_away(
     serve: Callable[..., InterlockServer], postgres_url: str
 ) -> None:
-    """Every touch by somebody else opens a conflict, so whoever looked before the last one must look again."""
+    """Every touch by another actor opens a conflict, so a caller that looked before the last one must look again."""
     servers = [await asyncio.to_thread(serve, postgres_url) for _ in range(2)]
     urls = [server.url for server in servers]
     bot = await asyncio.to_thread(servers[0].create_key, "bot", kind="agent", roles="submit")

@@ -59,6 +59,6 @@ async def client_of(
     tenant: str = "default",
     roles: tuple[Role, ...] = EVERY_ROLE,
 ) -> Client:
-    """Somebody with a fresh key."""
+    """A caller with a fresh key."""
     made = await issue_key(relay_service.service, name, kind=PrincipalKind.PERSON, roles=roles, tenant=tenant)
     return Client(relay_service, made.key, made.key_id)

@@ -11,10 +11,8 @@ from msgspec import inspect
 from interlock.rooms.conflicts.model import Resolution
 from interlock.rooms.effects.model import TTL_SECONDS_DEFAULT, Outcome
 from interlock.rooms.identity.model import PrincipalKind, Role
-from interlock.rooms.jobs.claims import CLAIM_MAX
-from interlock.rooms.jobs.holds import LEASE_SECONDS_DEFAULT, LEASE_SECONDS_MAX
 from interlock.rooms.jobs.model import Executor
-from interlock.rooms.leases.model import Mode
+from interlock.rooms.leases.model import LeaseMode
 from interlock.rooms.policy.action import Priority
 from interlock.rooms.workflows.model import StepKind
 from interlock.wire.effects import BeginEffectBody, ResolveEffectBody
@@ -40,7 +38,7 @@ from interlock.wire.workflows import StepBody
         (IssueKeyBody, "roles", Role),
         (SetPrincipalBody, "roles", Role),
         (ActorBody, "kind", PrincipalKind),
-        (AcquireLeaseBody, "mode", Mode),
+        (AcquireLeaseBody, "mode", LeaseMode),
     ],
 )
 def test_a_body_takes_the_words_of_its_room(body: type[Body], field: str, words: type[StrEnum]) -> None:
@@ -53,16 +51,16 @@ def test_every_role_can_be_given_at_once() -> None:
 
 
 @pytest.mark.parametrize("body", [ClaimJobsBody, ClaimJobBody])
-def test_a_claim_is_held_as_long_as_the_room_allows(body: type[Body]) -> None:
+def test_a_claim_is_held_for_half_a_minute_or_up_to_an_hour(body: type[Body]) -> None:
     field = _field(body, "lease_seconds")
     kinds: Any = field.type
-    assert field.default == LEASE_SECONDS_DEFAULT
-    assert {kind.le for kind in kinds.types} == {LEASE_SECONDS_MAX}
+    assert field.default == 30
+    assert {kind.le for kind in kinds.types} == {3600}
 
 
-def test_a_claim_takes_as_many_jobs_as_the_room_allows() -> None:
+def test_a_claim_takes_a_hundred_jobs_at_most() -> None:
     most: Any = _field(ClaimJobsBody, "max").type
-    assert most.le == CLAIM_MAX
+    assert most.le == 100
 
 
 def test_an_effect_lasts_as_long_as_the_room_says() -> None:

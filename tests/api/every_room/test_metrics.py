@@ -91,13 +91,13 @@ async def test_an_attempt_is_counted_once_however_often_its_batch_is_decided(api
 
 
 def decided_twice(api: InProcessApi) -> None:
-    """Let somebody else be quicker with every batch, once, so that it is decided again."""
+    """Let another server be quicker with every batch, once, so that it is decided again."""
     store: Any = api.service.store
     write, is_beaten = store._write, itertools.cycle((True, False))
 
     def write_or_be_beaten(batch_id: str, changes: Changes) -> None:
         if next(is_beaten):
-            raise WriteConflict("somebody was quicker")
+            raise WriteConflict("another server was quicker")
         write(batch_id, changes)
 
     store._write = write_or_be_beaten

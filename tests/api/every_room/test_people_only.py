@@ -48,7 +48,7 @@ SENT: dict[str, Any] = BODIES | {
 
 
 async def furnished(api: InProcessApi) -> dict[str, str]:
-    """The ids of somebody else's things, one of each kind that an operation may name."""
+    """The ids of another principal's things, one of each kind that an operation may name."""
     run_id = await set_up(api, [{"id": "agree", "kind": "approval"}])
     snapshot = await api.policy(ASK)
     ada = await open_with_key(api.service, await api.person("ada", ROLES))

@@ -1,4 +1,4 @@
-"""What is asked by POST and changes nothing takes an idempotency key as well, if somebody gives one."""
+"""A POST that changes nothing accepts an idempotency key as well."""
 
 from __future__ import annotations
 

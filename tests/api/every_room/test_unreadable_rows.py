@@ -1,4 +1,4 @@
-"""A row that somebody broke in the database is refused as what it is, and stops nobody else."""
+"""A row that was damaged in the database is refused by itself, and stops no other call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reviewer reads a request, somebody edits it, and the yes that comes then is for something that nobody saw."""
+"""A reviewer reads a request, another person edits it, and then the reviewer says yes to what they did not see."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def target(job: dict[str, Any]) -> None:
 
 
 async def tamper(url: str, job: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Edit the stored row as somebody with access to the database would."""
+    """Edit the stored row as a person with access to the database would."""
     if url.startswith("sqlite"):
         with apsw.Connection(url.removeprefix("sqlite:///")) as database:
             body = json.loads(str(database.execute("SELECT body FROM jobs WHERE id = ?", (job,)).get))

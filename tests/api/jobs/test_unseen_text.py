@@ -1,4 +1,4 @@
-"""What people cannot see, or should not click on, does not get into a request."""
+"""Text that people cannot see, links that they should not click, and risks of several lines: refused."""
 
 from __future__ import annotations
 
@@ -87,3 +87,23 @@ async def test_a_workflow_cannot_bring_in_an_env_that_a_job_could_not_have(api: 
     steps = [{"id": "a", "topic": "t.a", "env": "prod\u202e"}]
     seen = await api.call("PUT", "workflows/nightly", api.admin, {"steps": steps})
     assert (seen.status, "U+202E" in seen.document["errors"][0]["reason"]) == (400, True)
+
+
+@pytest.mark.parametrize("risk", ["a\nb", "end\n", "\u0000", ["fine", "a\tb"], "x" * 256])
+async def test_a_risk_that_is_not_one_line_is_refused_and_nothing_is_kept(
+    api: InProcessApi, risk: object
+) -> None:
+    await api.policy(ASK)
+    bot = await api.agent()
+    seen = await api.propose(bot, risk=risk)
+    assert (seen.status, seen.word) == (400, "invalid_request")
+    asked = await api.call("POST", "policy/evaluate", api.admin, {"topic": "pay", "risk": risk})
+    assert asked.status == 400
+    assert (await api.get("jobs"))["items"] == []
+
+
+async def test_one_risk_is_a_list_of_one(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    bot = await api.agent()
+    alone, listed = await api.submit(bot, risk="money"), await api.submit(bot, risk=["money"])
+    assert [(await api.job(job))["risk"] for job in (alone, listed)] == [["money"], ["money"]]

@@ -1,11 +1,13 @@
-"""Waiting for a job: woken by the decision, let go by a server that stops."""
+"""Waiting for a job, or for work: woken by the decision, ended by a server that stops or a client that leaves."""
 
 from __future__ import annotations
 
 import asyncio
 
 from interlock.store import store_for
+from interlock.wire.http import Request
 from tests.harness.in_process_api import ASK, InProcessApi, open_api
+from tests.rooms.jobs.job_client import JobClient
 
 HANG_SECONDS = 30
 
@@ -63,3 +65,29 @@ async def test_a_server_that_stops_answers_whoever_waits(api: InProcessApi) -> N
         seen = await waiting
 
     assert (seen.status, seen.document["state"]) == (200, "APPROVAL")
+
+
+async def test_a_worker_that_goes_away_while_it_waits_is_given_no_job(client: JobClient) -> None:
+    left = asyncio.Event()
+
+    async def gone() -> None:
+        await left.wait()
+
+    request = Request(
+        method="POST",
+        path="/api/v1/jobs/claim",
+        headers={"authorization": f"Bearer {client.worker}", "content-type": "application/json"},
+        body=b'{"topics": ["free.a"], "wait_seconds": 60}',
+        gone=gone,
+    )
+    waiting = asyncio.create_task(client.api.app.respond(request))
+    await asyncio.sleep(0.05)
+    left.set()
+    await asyncio.sleep(0)
+    job = await client.submit("free.a")
+
+    answer = await asyncio.wait_for(waiting, 30)
+
+    assert (answer.status, answer.body) == (200, b'{"jobs":[]}')
+    assert (await client.api.job(job))["attempt"] == 0
+    assert (await client.take("free.a"))["id"] == job

@@ -9,12 +9,12 @@ import pytest
 
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.refusals import Forbidden
-from interlock.rooms.permits.model import EnsureKey, KeyRing, NewKey, RotateKeys
+from interlock.rooms.permits.model import EnsureKey, KeyRing, NewSigningKey, RotateKeys
 from tests.rooms.jobs.job_client import JobClient
 
 
-def made(kid: str) -> NewKey:
-    return NewKey(kid=kid, public="p", private="s", sealed=False)
+def made(kid: str) -> NewSigningKey:
+    return NewSigningKey(kid=kid, public="p", private="s", sealed=False)
 
 
 async def rotate(client: JobClient, kid: str, **fields: Any) -> KeyRing:

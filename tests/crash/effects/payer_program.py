@@ -2,7 +2,7 @@
 
 Started as a process, it loads everything and then waits; each line on its standard input, `N ACTION_ID`, is one
 payer: a fork that is killed with SIGKILL before statement N, or runs to its end. Its answer is one line: how many
-statements it saw if it ended by itself, or `killed`.
+statements it saw if it ended by itself, or `null`.
 
 Statements are those of the SDK's own path from `once` to its end and of the payment itself.
 """
@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import http.client
 import os
-import signal
 import sys
-from types import FrameType
 from typing import Any
 
 from interlock import Interlock
 from interlock.sdk import base, calls, client, flow, once, session, transports
 from interlock.sdk.operations import shared
+from tests.crash.killed_statements import StatementKiller
 
 PARTS = (base, calls, client, flow, once, session, transports, shared)
 FILES = {part.__file__ for part in PARTS} | {__file__}
@@ -34,31 +33,14 @@ def charge(port: int, amount: int, *, downstream_key: str = "") -> dict[str, Any
     return {"said": said, "amount": amount}
 
 
-class Reaper:
-    """Kills this process before its nth statement."""
-
-    def __init__(self, fatal: int) -> None:
-        self.fatal = fatal
-        self.seen = 0
-
-    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if frame.f_code.co_filename not in FILES:
-            return None
-        if event == "line":
-            self.seen += 1
-            if self.seen == self.fatal:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return self
-
-
 def pay(url: str, key: str, port: int, action_id: str, fatal: int) -> int:
     """One payment; returns how many statements it took."""
     with Interlock(url, key) as il:
-        reaper = Reaper(fatal)
-        sys.settrace(reaper)
+        killer = StatementKiller(FILES, fatal)
+        sys.settrace(killer)
         il.once(action_id, charge, port, 100, ttl=2)
         sys.settrace(None)
-    return reaper.seen
+    return killer.seen
 
 
 def main() -> None:
@@ -75,7 +57,7 @@ def main() -> None:
         _, status = os.waitpid(child, 0)
         answer = os.read(reading, 100).decode()
         os.close(reading)
-        print(answer if os.WIFEXITED(status) and answer else "killed", flush=True)
+        print(answer if os.WIFEXITED(status) and answer else "null", flush=True)
 
 
 if __name__ == "__main__":

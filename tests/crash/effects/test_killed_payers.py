@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,41 +12,11 @@ from interlock.sdk.retry import NO_RETRIES
 from interlock.wire.effects import Effect
 from tests.crash.effects import payer_program
 from tests.crash.effects.counting_remote import Remote
-from tests.harness.server import InterlockServer, clean_env
+from tests.crash.killed_statements import HANG_SECONDS, PayerProgram
+from tests.harness.server import InterlockServer
 from tests.harness.soak import dose
 
 BOUNDARIES = 30
-HANG_SECONDS = 120
-
-
-class Payers:
-    """A process that makes payers and reports how each of them ended."""
-
-    def __init__(self, server: InterlockServer, key: str, port: int) -> None:
-        words = [sys.executable, "-m", "tests.crash.effects.payer_program", server.url, key, str(port)]
-        self._process = subprocess.Popen(
-            words,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(payer_program.__file__).parents[3],
-            env=clean_env(),
-        )
-
-    def run(self, action_id: str, *, fatal: int = 0) -> int | None:
-        """How many statements a payer took, or None if it was killed."""
-        assert self._process.stdin
-        assert self._process.stdout
-        print(fatal, action_id, file=self._process.stdin, flush=True)
-        answer = self._process.stdout.readline().strip()
-        return None if answer == "killed" else int(answer)
-
-    def close(self) -> None:
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.close()
-        self._process.wait(HANG_SECONDS)
-        self._process.stdout.close()
 
 
 @pytest.fixture
@@ -61,16 +28,16 @@ def remote() -> Iterator[Remote]:
 @pytest.fixture
 def payers(
     serve: Callable[..., InterlockServer], sqlite_url: str, remote: Remote
-) -> Iterator[tuple[InterlockServer, Payers]]:
+) -> Iterator[tuple[InterlockServer, PayerProgram]]:
     server = serve(sqlite_url)
     key = server.create_key("payer", kind="agent", roles="submit,work")
-    made = Payers(server, key.key, remote.port)
+    made = PayerProgram("tests.crash.effects.payer_program", server.url, key.key, str(remote.port))
     yield server, made
     made.close()
 
 
 def test_a_payer_killed_at_any_statement_charges_at_most_once(
-    payers: tuple[InterlockServer, Payers], remote: Remote
+    payers: tuple[InterlockServer, PayerProgram], remote: Remote
 ) -> None:
     server, made = payers
     payer_key = server.create_key("payer", kind="agent", roles="submit,work").key
@@ -92,7 +59,7 @@ def test_a_payer_killed_at_any_statement_charges_at_most_once(
     assert len(remote.charges) == len(killed) + 1
 
 
-def _kill_at_every_boundary(made: Payers) -> list[str]:
+def _kill_at_every_boundary(made: PayerProgram) -> list[str]:
     """The action ids of payers killed at statements spread over the whole path."""
     statements = made.run("undisturbed")
     assert statements is not None
@@ -128,7 +95,7 @@ def _every_effect(person: Interlock) -> Iterator[Effect]:
 
 
 def _settle(agent: Interlock, person: Interlock, remote: Remote, name: str) -> None:
-    """Refused until somebody says what happened; then replayed, or tried exactly once more."""
+    """Refused until a person says what happened; then replayed, or tried exactly once more."""
     with pytest.raises(Ambiguous, match="resolve"):
         agent.once(name, payer_program.charge, remote.port, 100)
     key = person.get_effect(name).downstream_key

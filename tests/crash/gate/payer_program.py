@@ -12,17 +12,16 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 from interlock import Interlock, InterlockError
 from interlock.sdk import calls, flow, gate, gate_decorator, gated_call, hold, results, session
 from interlock.sdk.operations import jobs, work
 from interlock.sdk.operations import jobs as waiting
+from tests.crash.killed_statements import StatementKiller
 
 PARTS = (calls, flow, gate, gated_call, gate_decorator, hold, results, session, jobs, waiting, work)
 FILES = {part.__file__ for part in PARTS} | {__file__}
@@ -49,36 +48,19 @@ def payment(il: Interlock, port: int, **options: Any) -> Callable[[str, int], st
     return pay
 
 
-class Reaper:
-    """Kills this process before its nth statement, whichever of its threads comes to it."""
-
-    def __init__(self, fatal: int) -> None:
-        self.fatal = fatal
-        self.seen = 0
-
-    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if frame.f_code.co_filename not in FILES:
-            return None
-        if event == "line":
-            self.seen += 1
-            if self.seen == self.fatal:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return self
-
-
 def call(il: Interlock, port: int, invoice: str, fatal: int) -> dict[str, Any]:
     """One call; how many statements it took and how it ended."""
-    reaper = Reaper(fatal)
+    killer = StatementKiller(FILES, fatal)
     pay = payment(il, port)
-    threading.settrace(reaper)
-    sys.settrace(reaper)
+    threading.settrace(killer)
+    sys.settrace(killer)
     try:
         ended = {"returned": pay(invoice, 100)}
     except InterlockError as outcome:
         ended = {"raised": type(outcome).__name__}
     sys.settrace(None)
     threading.settrace(None)  # type: ignore[arg-type]
-    return {"statements": reaper.seen, **ended}
+    return {"statements": killer.seen, **ended}
 
 
 def main() -> None:

@@ -6,7 +6,6 @@ on both stores; then the bank or a person says what happened, and there is exact
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -22,46 +21,19 @@ from interlock import Ambiguous, Busy, Committed, Interlock, NotCommitted
 from interlock.wire.effects import Effect
 from tests.crash.effects.counting_remote import Remote
 from tests.crash.gate import payer_program
+from tests.crash.killed_statements import HANG_SECONDS, PayerProgram
 from tests.harness.server import InterlockServer, clean_env
 from tests.harness.soak import dose
 
 POLICY = "version: v1\ndefault: allow\n"
 BOUNDARIES = 20
-HANG_SECONDS = 120
+PAYERS = "tests.crash.gate.payer_program"
 
 
-class Payers:
-    """A process that makes calls in forks of its own and reports how each of them ended."""
+class CallSite:
+    """Where the gated function is called: payers in other processes, this one, and a person who decides."""
 
-    def __init__(self, place: str, key: str, port: int) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.gate.payer_program", place, key, str(port)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(payer_program.__file__).parents[3],
-            env=clean_env(),
-        )
-
-    def run(self, invoice: str, *, fatal: int = 0) -> dict[str, Any] | None:
-        """How a call ended, or None if its process was killed."""
-        assert self._process.stdin
-        assert self._process.stdout
-        print(fatal, invoice, file=self._process.stdin, flush=True)
-        return json.loads(self._process.stdout.readline())
-
-    def close(self) -> None:
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.close()
-        self._process.wait(HANG_SECONDS)
-        self._process.stdout.close()
-
-
-class Scene:
-    """Somewhere to call from: payers in other processes, this one, and a person who decides."""
-
-    def __init__(self, il: Interlock, person: Interlock, payers: Payers, remote: Remote) -> None:
+    def __init__(self, il: Interlock, person: Interlock, payers: PayerProgram, remote: Remote) -> None:
         self.il, self.person, self.payers, self.remote = il, person, payers, remote
 
 
@@ -74,16 +46,16 @@ def remote() -> Iterator[Remote]:
 @pytest.fixture(
     params=["embedded on SQLite", "embedded on PostgreSQL", "served on SQLite", "served on PostgreSQL"]
 )
-def scene(
+def site(
     request: pytest.FixtureRequest, serve: Callable[..., InterlockServer], remote: Remote
-) -> Iterator[Scene]:
+) -> Iterator[CallSite]:
     kind, _, engine = str(request.param).partition(" on ")
     store = request.getfixturevalue("sqlite_url" if engine == "SQLite" else "postgres_url")
     if kind == "embedded":
         with Interlock(store=store) as il:
             il.apply_policy(POLICY)
-            payers = Payers(store, "", remote.port)
-            yield Scene(il, il, payers, remote)
+            payers = PayerProgram(PAYERS, store, "", str(remote.port))
+            yield CallSite(il, il, payers, remote)
             payers.close()
         return
     server = serve(store)
@@ -91,25 +63,25 @@ def scene(
     agent = server.create_key("payer", kind="agent", roles="submit").key
     with Interlock(server.url, admin) as person, Interlock(server.url, agent) as il:
         person.apply_policy(POLICY)
-        payers = Payers(server.url, agent, remote.port)
-        yield Scene(il, person, payers, remote)
+        payers = PayerProgram(PAYERS, server.url, agent, str(remote.port))
+        yield CallSite(il, person, payers, remote)
         payers.close()
 
 
-def test_a_call_killed_at_any_statement_pays_at_most_once(scene: Scene) -> None:
-    remote, pay = scene.remote, payer_program.payment(scene.il, scene.remote.port)
-    whole = scene.payers.run("undisturbed")
+def test_a_call_killed_at_any_statement_pays_at_most_once(site: CallSite) -> None:
+    remote, pay = site.remote, payer_program.payment(site.il, site.remote.port)
+    whole = site.payers.run("undisturbed")
     assert whole is not None
     assert whole["returned"] == "ok 100"
-    killed = _kill_at_every_boundary(scene, whole["statements"])
+    killed = _kill_at_every_boundary(site, whole["statements"])
     for invoice in killed:
-        _assert_repeats_as_the_table_says(scene, scene.payers.run(invoice), invoice)
+        _assert_repeats_as_the_table_says(site, site.payers.run(invoice), invoice)
     time.sleep(payer_program.LEASE_SECONDS + 0.5)
     doubtful: list[str] = []
     for invoice in killed:
-        again = scene.payers.run(invoice)
+        again = site.payers.run(invoice)
         assert again is not None
-        _assert_repeats_as_the_table_says(scene, again, invoice)
+        _assert_repeats_as_the_table_says(site, again, invoice)
         assert again.get("raised") != "Busy", "its lease has run out"
         if again.get("raised") == "Ambiguous":
             doubtful.append(invoice)
@@ -118,16 +90,16 @@ def test_a_call_killed_at_any_statement_pays_at_most_once(scene: Scene) -> None:
         before = remote.charges[invoice]
         with pytest.raises(Ambiguous):
             pay(invoice, 100)
-        _settle(scene, invoice, by_reconcile=place % 2 == 0)
+        _settle(site, invoice, by_reconcile=place % 2 == 0)
         assert remote.charges[invoice] == 1, f"{invoice} was paid {before} times before"
     for invoice in killed:
         assert pay(invoice, 100) in ("ok 100", "found")
     assert {remote.charges[invoice] for invoice in ("undisturbed", *killed)} == {1}
 
 
-def test_a_call_frozen_past_its_lease_is_lost_and_pays_once(scene: Scene) -> None:
+def test_a_call_frozen_past_its_lease_is_lost_and_pays_once(site: CallSite) -> None:
     payers = subprocess.Popen(
-        [sys.executable, "-c", FROZEN, *_words(scene)],
+        [sys.executable, "-c", FROZEN, *_words(site)],
         stdout=subprocess.PIPE,
         text=True,
         cwd=Path(payer_program.__file__).parents[3],
@@ -136,7 +108,7 @@ def test_a_call_frozen_past_its_lease_is_lost_and_pays_once(scene: Scene) -> Non
     assert payers.stdout
     assert payers.stdout.readline() == "paid\n"
     os.kill(payers.pid, signal.SIGSTOP)
-    pay = payer_program.payment(scene.il, scene.remote.port)
+    pay = payer_program.payment(site.il, site.remote.port)
     deadline = time.monotonic() + HANG_SECONDS
     while True:
         assert time.monotonic() < deadline
@@ -151,7 +123,7 @@ def test_a_call_frozen_past_its_lease_is_lost_and_pays_once(scene: Scene) -> Non
     payers.wait(HANG_SECONDS)
     payers.stdout.close()
     assert said == ["lost", "True", "Ambiguous"]
-    assert scene.remote.charges == {"frozen": 1}
+    assert site.remote.charges == {"frozen": 1}
     with pytest.raises(Ambiguous):
         pay("frozen", 100)
 
@@ -182,45 +154,45 @@ except InterlockError as outcome:
 """
 
 
-def _words(scene: Scene) -> list[str]:
-    place = scene.il.url or scene.il.store or ""
-    return [place, scene.il.session.key or "", str(scene.remote.port)]
+def _words(site: CallSite) -> list[str]:
+    place = site.il.url or site.il.store or ""
+    return [place, site.il.session.key or "", str(site.remote.port)]
 
 
-def _kill_at_every_boundary(scene: Scene, statements: int) -> list[str]:
+def _kill_at_every_boundary(site: CallSite, statements: int) -> list[str]:
     """Invoices whose payers were killed at statements spread over the whole path."""
     count = min(statements, dose(BOUNDARIES))
     fatal = sorted({1 + place * (statements - 1) // max(1, count - 1) for place in range(count)})
-    ends = {f"invoice-{number}": scene.payers.run(f"invoice-{number}", fatal=number) for number in fatal}
+    ends = {f"invoice-{number}": site.payers.run(f"invoice-{number}", fatal=number) for number in fatal}
     # A path may be a few statements shorter the next time; a payer that got to its end is one that paid.
     assert sum(end is None for end in ends.values()) >= len(ends) - 2
     return [invoice for invoice, end in ends.items() if end is None]
 
 
-def _assert_repeats_as_the_table_says(scene: Scene, end: dict[str, Any] | None, invoice: str) -> None:
+def _assert_repeats_as_the_table_says(site: CallSite, end: dict[str, Any] | None, invoice: str) -> None:
     assert end is not None
-    assert scene.remote.charges[invoice] <= 1
+    assert site.remote.charges[invoice] <= 1
     if "returned" in end:
         assert end["returned"] == "ok 100"
-        assert scene.remote.charges[invoice] == 1
+        assert site.remote.charges[invoice] == 1
     else:
         assert end["raised"] in ("Busy", "Ambiguous")
 
 
-def _settle(scene: Scene, invoice: str, *, by_reconcile: bool) -> None:
+def _settle(site: CallSite, invoice: str, *, by_reconcile: bool) -> None:
     """The bank, or a person who asked it, says what happened: then it is done, or tried exactly once more."""
-    happened = bool(scene.remote.charges[invoice])
+    happened = bool(site.remote.charges[invoice])
     if by_reconcile:
 
         def ask(effect: Effect) -> Committed | NotCommitted:
             return Committed("found") if happened else NotCommitted()
 
-        said = payer_program.payment(scene.il, scene.remote.port, reconcile=ask)(invoice, 100)
+        said = payer_program.payment(site.il, site.remote.port, reconcile=ask)(invoice, 100)
     else:
         with pytest.raises(Ambiguous) as doubt:
-            payer_program.payment(scene.il, scene.remote.port)(invoice, 100)
+            payer_program.payment(site.il, site.remote.port)(invoice, 100)
         outcome = "committed" if happened else "not_committed"
         effect = f"call:{doubt.value.job_id}"
-        scene.person.resolve_effect(effect, outcome, evidence="asked the bank", result="found")
-        said = payer_program.payment(scene.il, scene.remote.port)(invoice, 100)
+        site.person.resolve_effect(effect, outcome, evidence="asked the bank", result="found")
+        said = payer_program.payment(site.il, site.remote.port)(invoice, 100)
     assert said == ("found" if happened else "ok 100")

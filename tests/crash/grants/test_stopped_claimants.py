@@ -13,7 +13,7 @@ from interlock import Interlock
 from interlock.service.local_kernel import LocalKernel
 from tests.harness.postgres import PostgresServer
 from tests.harness.processes import wait_until_gone
-from tests.races.grants.claimant_processes import Claimant, Crowd
+from tests.races.grants.claimant_processes import Claimant, ClaimantProcesses
 
 NO = {"claimed": False, "grant_id": None, "use": None}
 
@@ -36,18 +36,18 @@ def person(store_url: str) -> Iterator[Interlock]:
 
 
 @pytest.fixture
-def crowd(person: Interlock, store_url: str) -> Iterator[Crowd]:
+def claimants(person: Interlock, store_url: str) -> Iterator[ClaimantProcesses]:
     """Three claimants on the store itself."""
-    gathered = Crowd([(store_url, None)], size=3)
+    gathered = ClaimantProcesses([(store_url, None)], size=3)
     yield gathered
     gathered.close()
 
 
 def test_a_claimant_stopped_inside_its_claim_keeps_others_waiting_for_the_budget_at_most(
-    person: Interlock, crowd: Crowd
+    person: Interlock, claimants: ClaimantProcesses
 ) -> None:
     grant = person.issue_grant("race")
-    stopped, *others = crowd.members
+    stopped, *others = claimants.members
     stopped.ask(task="race", execution_id="stopped", stop=True)
     _wait_until_stopped(stopped.process.pid)
 
@@ -67,10 +67,10 @@ def test_a_claimant_stopped_inside_its_claim_keeps_others_waiting_for_the_budget
 
 
 def test_a_claimant_killed_inside_its_claim_leaves_the_grant_to_the_next(
-    person: Interlock, crowd: Crowd
+    person: Interlock, claimants: ClaimantProcesses
 ) -> None:
     grant = person.issue_grant("race", uses=2)
-    doomed, *others = crowd.members
+    doomed, *others = claimants.members
     doomed.ask(task="race", execution_id="doomed", die=True)
     wait_until_gone([doomed.process.pid])
     doomed.process.wait(30)
@@ -84,7 +84,7 @@ def test_a_claimant_killed_inside_its_claim_leaves_the_grant_to_the_next(
 
 
 def _ask(claimant: Claimant, execution_id: str) -> dict[str, object]:
-    """Claim, again while somebody's lock is still being cleared away."""
+    """Claim, again while another process's lock is still being cleared away."""
     for _ in range(20):
         claimant.ask(task="race", execution_id=execution_id)
         answer = claimant.answer()

@@ -1,4 +1,4 @@
-"""Whoever closes a SQLite file last has it to itself for a moment. One that is stopped in it keeps nobody for long."""
+"""The last process to close a SQLite file locks it for a moment; one that is stopped just then delays others a bit."""
 
 from __future__ import annotations
 

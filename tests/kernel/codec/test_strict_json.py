@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlock.kernel.codec import strict
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.codec.strict import Fault, JsonRefused, parse, pointer
+from interlock.kernel.codec.strict import FAULTS_MAX, JsonFault, JsonRefused, parse, pointer
 
 MALFORMED = [
     b"",
@@ -223,7 +224,7 @@ def test_every_fault_is_listed_in_the_order_of_the_text() -> None:
 def test_a_duplicate_key_is_named() -> None:
     with pytest.raises(JsonRefused) as refused:
         parse(b'{"a":1,"b":2,"a":3}')
-    assert refused.value.faults == (Fault("", "duplicate key 'a'; each key may appear once"),)
+    assert refused.value.faults == (JsonFault("", "duplicate key 'a'; each key may appear once"),)
 
 
 def test_the_number_of_faults_listed_is_bounded() -> None:
@@ -292,7 +293,7 @@ def test_no_bytes_raise_anything_but_a_refusal_with_a_reason(body: bytes) -> Non
     except JsonRefused as refused:
         faults = refused.faults
     else:
-        faults = (Fault("", "accepted"),)
+        faults = (JsonFault("", "accepted"),)
         assert _typed(json.loads(spelled)) == _typed(parse(body))
     assert faults
     assert all(fault.reason for fault in faults)
@@ -316,3 +317,23 @@ def _typed(value: object) -> object:
     if isinstance(value, list):
         return [_typed(item) for item in value]
     return (type(value).__name__, value)
+
+
+def test_once_enough_faults_are_found_no_further_number_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[str] = []
+    fraction = strict._fraction
+
+    def counted(text: str) -> int | float:
+        judged.append(text)
+        return fraction(text)
+
+    monkeypatch.setattr(strict, "_fraction", counted)
+    with pytest.raises(JsonRefused) as refused:
+        parse(b"[" + b",".join([b"1e400"] * 10_000) + b"]")
+    assert [fault.path for fault in refused.value.faults] == [f"/{n}" for n in range(FAULTS_MAX)]
+    assert len(judged) == FAULTS_MAX
+
+
+def test_what_comes_after_many_faults_is_still_held_to_the_grammar() -> None:
+    with pytest.raises(JsonRefused, match="not JSON"):
+        parse(b"[" + b",".join([b"1e400"] * 100) + b",oops]")

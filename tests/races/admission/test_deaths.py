@@ -31,7 +31,7 @@ class Holders:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     async def start(self, admission: AdmissionServers, tenant: Tenant, clients: int, ttl: int) -> None:
-        """Start so many clients and return once each of them holds a slot."""
+        """Start that many clients and return once each of them holds a slot."""
         command = [sys.executable, "-m", "tests.races.admission.slot_holder_program"]
         command += [",".join(admission.urls), tenant.bot_key, str(clients), str(ttl)]
         holder = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=clean_env())

@@ -1,4 +1,4 @@
-"""A crowd of claimant processes that all ask at one moment."""
+"""Claimant processes that all ask at one moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from tests.harness.processes import kill_tree
 from tests.harness.reaper import reaper
 from tests.harness.server import clean_env
 
@@ -59,19 +58,17 @@ class Claimant:
         return json.loads(line)
 
     def close(self) -> None:
-        kill_tree(self.process.pid)
-        self.process.wait(30)
-        reaper().forget(self.process.pid)
+        reaper().end(self.process)
         for stream in (self.process.stdin, self.process.stdout):
             with contextlib.suppress(OSError):
                 stream.close() if stream else None
 
 
-class Crowd:
+class ClaimantProcesses:
     """Claimants at the given places, in turn."""
 
     def __init__(self, places: Sequence[tuple[str, str | None]], size: int = 8) -> None:
-        self._name = token_hex(4)  # another crowd on the same store has executions of its own
+        self._name = token_hex(4)  # others on the same store have executions of its own
         self.members = [Claimant(*places[number % len(places)]) for number in range(size)]
         for member in self.members:
             assert member.answer() is not None, "a claimant did not start"

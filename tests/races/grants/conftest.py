@@ -1,4 +1,4 @@
-"""Stores and servers that a crowd of claimants meets on."""
+"""Stores and servers that claimants meet on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interlock import Interlock
 from interlock.service.local_kernel import LocalKernel
 from tests.harness.postgres import PostgresServer
 from tests.harness.server import InterlockServer, create_key
-from tests.races.grants.claimant_processes import Crowd
+from tests.races.grants.claimant_processes import ClaimantProcesses
 from tests.races.grants.claimant_program import CLIENT
 
 # Nobody is to run out of patience because the machine is busy: these tests are about who wins.
@@ -23,7 +23,7 @@ PATIENT = {"INTERLOCK_ACQUIRE_SECONDS": "60"}
 class Meeting:
     """Eight claimants, and a person who issues grants."""
 
-    crowd: Crowd
+    claimants: ClaimantProcesses
     person: Interlock
     store: str
 
@@ -41,22 +41,24 @@ def store_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 def meeting(request: pytest.FixtureRequest, store_url: str) -> Iterator[Meeting]:
     """Eight processes on the store itself, as `exec` claims and as `il.claim_grant` does, or on two servers of it."""
     servers: list[InterlockServer] = []
-    crowd = None
+    claimants = None
     try:
         if request.param != "two-servers":
             LocalKernel(store_url).close()  # makes the store
             person = Interlock(store=store_url)
-            crowd = Crowd([(f"{CLIENT}{store_url}" if request.param == "client" else store_url, None)])
+            claimants = ClaimantProcesses(
+                [(f"{CLIENT}{store_url}" if request.param == "client" else store_url, None)]
+            )
         else:
             servers = [InterlockServer(store_url, env=PATIENT).start() for _ in range(2)]
             ada = create_key(store_url, "ada", kind="person", roles="review")
             bot = create_key(store_url, "bot", kind="agent", roles="submit")
             person = Interlock(servers[0].url, ada.key)
-            crowd = Crowd([(server.url, bot.key) for server in servers])
-        yield Meeting(crowd, person, store_url)
+            claimants = ClaimantProcesses([(server.url, bot.key) for server in servers])
+        yield Meeting(claimants, person, store_url)
         person.close()
     finally:
-        if crowd:
-            crowd.close()
+        if claimants:
+            claimants.close()
         for server in servers:
             server.close()

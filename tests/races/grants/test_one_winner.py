@@ -14,7 +14,7 @@ def test_eight_processes_on_one_grant_have_one_winner(meeting: Meeting) -> None:
     for number in range(dose(20)):
         grant = meeting.person.issue_grant("race")
 
-        answers = meeting.crowd.ask("race", number)
+        answers = meeting.claimants.ask("race", number)
 
         winners = [answer for answer in answers if answer.get("claimed")]
         assert winners == [{"claimed": True, "grant_id": grant.id, "use": 1}]
@@ -27,7 +27,7 @@ def test_as_many_win_as_there_are_uses(meeting: Meeting) -> None:
         uses = 1 + number % 9
         grant = meeting.person.issue_grant("several", uses=uses)
 
-        answers = meeting.crowd.ask("several", number)
+        answers = meeting.claimants.ask("several", number)
 
         won = sorted(answer["use"] for answer in answers if answer.get("claimed"))
         assert won == list(range(1, min(uses, 8) + 1))
@@ -40,7 +40,7 @@ def test_two_grants_serve_two_winners_with_different_grants(meeting: Meeting) ->
     for number in range(dose(5)):
         grants = {meeting.person.issue_grant("pair").id for _ in range(2)}
 
-        answers = meeting.crowd.ask("pair", number)
+        answers = meeting.claimants.ask("pair", number)
 
         assert {answer["grant_id"] for answer in answers if answer.get("claimed")} == grants
         assert answers.count(NO) == 6
@@ -48,7 +48,7 @@ def test_two_grants_serve_two_winners_with_different_grants(meeting: Meeting) ->
 
 def test_what_was_used_adds_up_afterwards(meeting: Meeting) -> None:
     meeting.person.issue_grant("last", uses=3)
-    meeting.crowd.ask("last", "last")
+    meeting.claimants.ask("last", "last")
 
     for page in _ledger(meeting):
         assert page["uneven"] == []

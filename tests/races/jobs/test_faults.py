@@ -30,7 +30,7 @@ SETTINGS = {"INTERLOCK_RETRY_BASE_SECONDS": "0.2", "INTERLOCK_RETRY_MOST_SECONDS
 
 
 class Campaign:
-    """Two servers, some workers, and somebody who breaks things."""
+    """Two servers, some workers, and a thread that breaks things."""
 
     def __init__(self, servers: list[InterlockServer], workers: WorkerProcesses, seed: int) -> None:
         self.servers = servers
@@ -138,7 +138,7 @@ def check_journals(ledger: Ledger, workers: WorkerProcesses) -> None:
     assert len({job for job, _ in accepted}) == len(accepted)
     for job, fence in accepted:
         assert ledger.jobs[job]["state"] == "SUCCEEDED"
-        assert ledger.jobs[job]["result"] == fence, "somebody who had lost the job ended it"
+        assert ledger.jobs[job]["result"] == fence, "a worker that had lost the job ended it"
     for what, job, fence in workers.lines():
         if what == "stale":
             assert (job, fence) not in accepted

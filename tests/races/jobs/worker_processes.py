@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.harness.processes import kill_tree
 from tests.harness.reaper import reaper
 from tests.harness.server import clean_env
 from tests.races.jobs.worker_program import POISONED
@@ -57,9 +56,7 @@ class WorkerProcess:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        kill_tree(self.process.pid)
-        self.process.wait(30)
-        reaper().forget(self.process.pid)
+        reaper().end(self.process)
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self.process.pid, number)
@@ -83,7 +80,7 @@ class WorkerProcesses:
         return self.processes[-1]
 
     def replace_the_dead(self) -> int:
-        """Start again whoever ended (poison kills its worker); returns how many there were."""
+        """Start again the workers that ended (poison kills its worker); returns how many there were."""
         dead = [worker for worker in self.processes if not worker.alive]
         for worker in dead:
             # Workers that fall over by themselves would prove nothing.

@@ -36,9 +36,9 @@ class Journal:
 
 
 def act(payload: Any, fence: int) -> None:
-    """The work: a moment of time, or the death of whoever tries.
+    """The work: a moment of time, or the death of the worker that tries.
 
-    A successor takes longer, so that whoever had the job before comes back while it is still at it.
+    A successor takes longer, so that the worker that had the job before comes back meanwhile.
     """
     if payload.get("poison"):
         os._exit(POISONED)

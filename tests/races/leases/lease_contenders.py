@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from interlock.rooms.leases.lines import overlaps
-from interlock.rooms.leases.model import LEASES, Lease, Mode
+from interlock.rooms.leases.model import LEASES, Lease, LeaseMode
 from interlock.service.service import Service
 from tests.harness.load import Answer, Connection, get, post
 from tests.races.deployment import Deployment, read_store
@@ -17,7 +17,7 @@ TTL = 1
 
 
 class Contender:
-    """Somebody who takes things, keeps them for a while, and now and then for too long."""
+    """A caller that takes things, keeps them for a while, and now and then for too long."""
 
     def __init__(self, urls: list[str], headers: Any, seed: int, resources: list[str]) -> None:
         self._lines = [Connection(url) for url in urls]
@@ -89,7 +89,7 @@ def check_nobody_held_at_once(leases: list[Lease]) -> None:
                 continue
             assert other.fence > lease.fence
             assert other.since >= lease.since, (lease, other)
-            if Mode.EXCLUSIVE in (lease.mode, other.mode):
+            if LeaseMode.EXCLUSIVE in (lease.mode, other.mode):
                 assert over_at(lease) <= other.since, (lease, other)
 
 

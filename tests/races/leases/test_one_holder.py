@@ -82,7 +82,7 @@ async def test_of_all_who_ask_at_once_for_what_has_come_free_one_gets_it(deploym
 
 
 async def test_a_lease_that_is_being_renewed_is_never_overlooked(deployment: Deployment) -> None:
-    """A renewal locks the lease; whoever wants everything around it must see it all the same."""
+    """A renewal locks the lease; a caller that wants everything around it must see it all the same."""
     headers = deployment.keys["bot"].headers
     (held,) = await deployment.ask(post("/api/v1/leases", {"resource": "renewed/a"}, headers=headers))
     path, fence = f"/api/v1/leases/{held.json()['lease_id']}/renew", {"fence": held.json()["fence"]}
@@ -101,7 +101,7 @@ async def test_a_lease_that_is_being_renewed_is_never_overlooked(deployment: Dep
 async def test_whoever_shares_shuts_out_whoever_wants_it_alone_and_nobody_else(
     deployment: Deployment,
 ) -> None:
-    """And the other way round: while somebody has it alone, nobody shares it."""
+    """And the other way round: while one holder has it alone, nobody shares it."""
     headers = deployment.keys["bot"].headers
 
     def asks(resource: str, mode: str, count: int) -> list[Request]:

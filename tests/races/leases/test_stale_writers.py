@@ -1,4 +1,4 @@
-"""Whoever lost a lease writes nothing any more, however often and wherever they try.
+"""A holder that lost its lease writes nothing any more, however often and wherever it tries.
 
 A hundred thousand attempts a store: INTERLOCK_SOAK=50 python -m pytest tests/races/leases/test_stale_writers.py
 """
@@ -18,7 +18,7 @@ from tests.harness.soak import dose
 from tests.races.deployment import Deployment, read_store
 
 ATTEMPTS = 2000
-# One burst must fit into the patience of the load; so many do on any machine, and fill batch after batch.
+# One burst must fit into the patience of the load; this many do on any machine, and fill batch after batch.
 BURST = 2000
 _WRITES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("renew", {"progress": "late"}),

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.harness.processes import kill_tree
 from tests.harness.reaper import reaper
 from tests.harness.server import clean_env
 from tests.harness.soak import dose
@@ -30,9 +29,7 @@ def test_a_task_survives_its_workers_and_repeats_at_most_one_step_for_each_crash
     for number, crash in enumerate(crashes):
         worker = _start(place, number, journal)
         _until(lambda worker=worker, crash=crash: len(_steps(journal)) >= crash or worker.poll() is not None)
-        kill_tree(worker.pid)
-        worker.wait(30)
-        reaper().forget(worker.pid)
+        reaper().end(worker)
     last = _start(place, len(crashes), journal)
     assert last.wait(HANG_SECONDS) == 0
     reaper().forget(last.pid)

@@ -45,7 +45,7 @@ class AdmissionClient:
         return await self.api.call("POST", f"workflow-runs/{run['run_id']}/{verb}", self.bot, body)
 
     async def queue(self, ticket: str, workflow: str = "w", run_id: str | None = None) -> Run | GateFull:
-        """One try of somebody who waits, without the route's own waiting."""
+        """One try of a caller who waits, without the route's own waiting."""
         command = StartRun(
             caller=self.caller,
             workflow=workflow,

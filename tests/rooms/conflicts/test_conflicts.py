@@ -246,7 +246,7 @@ async def test_a_lease_that_was_given_up_under_an_effect_is_not_called_lost(acto
 async def test_a_resolution_that_cannot_be_carried_out_is_not_recorded(actors: Actors) -> None:
     job = await actors.submit("v1", by=actors.other)
     conflict = (await actors.touch("v2"))["conflict_id"]
-    # A reviewer may resolve, but withdrawing somebody's job takes an operator.
+    # A reviewer may resolve, but withdrawing another principal's job takes an operator.
     refused = await actors.settle(conflict, "discard", by=actors.ada)
     assert refused.word == "forbidden"
     assert (await actors.api.job(job))["state"] == "APPROVAL"

@@ -17,7 +17,7 @@ from interlock.rooms.jobs.revisions import RefreshApproval
 from interlock.rooms.jobs.rules import CancelJob, RetryJob
 from interlock.rooms.jobs.settlement import Concerned, ResolveDoubt, Settlement, steps_of
 from interlock.rooms.leases.lines import EndLeaseInConflict, SettleLease
-from interlock.rooms.leases.model import Lease, LeaseState, Mode
+from interlock.rooms.leases.model import Lease, LeaseMode, LeaseState
 from interlock.rooms.policy.action import Action
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -59,7 +59,7 @@ def effect(state: EffectState = EffectState.AMBIGUOUS, *, begun_at: datetime = N
 def lease(state: LeaseState = LeaseState.CONFLICT_DETECTED, conflict_id: str | None = "cnf_1") -> Lease:
     """A lease for a minute."""
     return Lease(
-        tenant="t", id="lse_1", resource="doc:1", mode=Mode.EXCLUSIVE, state=state, fence=1, owner="bot",
+        tenant="t", id="lse_1", resource="doc:1", mode=LeaseMode.EXCLUSIVE, state=state, fence=1, owner="bot",
         ttl_seconds=60, since=NOW, expires_at=NOW + MINUTE, conflict_id=conflict_id,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What must hold before somebody may act: one attempt at a time, and all conditions in one decision."""
+"""What must hold before a caller may act: one attempt at a time, and all conditions in one decision."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from interlock.rooms.effects.model import PermitClaims, PermitMismatch
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.refusals import Forbidden
-from interlock.rooms.jobs.effect_begin import BeginEffect
+from interlock.rooms.jobs.effect_intent import BeginEffect
 from interlock.rooms.jobs.model import JOBS
 from tests.rooms.effects.effect_client import Actors, lease_ref
 

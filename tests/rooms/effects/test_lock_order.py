@@ -1,4 +1,4 @@
-"""Whoever needs several records takes them in one order, so that two servers wait for each other and never in a ring.
+"""A command that needs several records locks them in one order, so that servers never wait for each other in a ring.
 
 A store locks the kinds of each load by their names, the second load after the first. A command that holds one
 record in its first load and wants another in its second makes an order of its own; here all of them are compared.

@@ -1,4 +1,4 @@
-"""How an effect ends: what its own attempt may say, late or twice, and what somebody else may."""
+"""How an effect ends: what its own attempt may say, late or twice, and what other callers may."""
 
 from __future__ import annotations
 

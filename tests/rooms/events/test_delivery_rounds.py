@@ -28,7 +28,7 @@ from interlock.rooms.events.model import (
     Delivery,
     DeliveryState,
     Event,
-    Placed,
+    PlacedEvent,
     Relay,
 )
 from interlock.rooms.events.signing import BadSecret, read_secret, signature, spell_secret
@@ -47,8 +47,8 @@ def delivery(
     )  # fmt: skip
 
 
-def placed(subject: str, position: int) -> Placed:
-    return Placed(position, Event(tenant="t", id=str(position), at=NOW, type="x", subject=subject))
+def placed(subject: str, position: int) -> PlacedEvent:
+    return PlacedEvent(position, Event(tenant="t", id=str(position), at=NOW, type="x", subject=subject))
 
 
 def relay(failures: int = 0, retry_in: float = 0) -> Relay:

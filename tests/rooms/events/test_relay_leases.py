@@ -12,10 +12,10 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel
 from interlock.rooms.events.deliveries import (
     Fenced,
+    RelayTrouble,
     ReleaseRelay,
     SettleDeliveries,
     TakeRelay,
-    Trouble,
 )
 from interlock.rooms.events.model import (
     BROKER,
@@ -132,11 +132,11 @@ async def test_trouble_is_kept_with_its_beginning_and_ends_with_the_next_success
 ) -> None:
     held = await kernel.run(take("one"))
     began = clock.now
-    trouble = Trouble(failures=1, error="down", retry_at=clock.now)
+    trouble = RelayTrouble(failures=1, error="down", retry_at=clock.now)
     await kernel.run(advance(held.fence, 0, trouble=trouble))
     clock.pass_by(5)
     worse = await kernel.run(
-        advance(held.fence, 0, trouble=Trouble(failures=2, error="down", retry_at=clock.now))
+        advance(held.fence, 0, trouble=RelayTrouble(failures=2, error="down", retry_at=clock.now))
     )
     well = await kernel.run(advance(held.fence, 1))
     assert (worse.failures, worse.failing_since) == (2, began)

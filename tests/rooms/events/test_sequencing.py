@@ -12,7 +12,8 @@ import pytest
 from interlock.kernel.refusal import CommandFailed
 from interlock.kernel.storage import Store
 from interlock.rooms.events import queries
-from interlock.rooms.events.model import Placed
+from interlock.rooms.events.model import EVENTS_TOPIC, PlacedEvent
+from tests.harness.in_process_api import ASK, open_api
 from tests.harness.soak import dose
 from tests.service.relay_service import TENANT, RelayService, Tell, relaying_service
 
@@ -25,7 +26,7 @@ INSERT = (
 
 @contextlib.asynccontextmanager
 async def open_transaction(url: str) -> AsyncGenerator[asyncpg.Connection]:
-    """A transaction of somebody else's, open until it is committed or rolled back in the block."""
+    """A transaction of another server, open until it is committed or rolled back in the block."""
     connection = await asyncpg.connect(url)
     try:
         await connection.execute("BEGIN")
@@ -151,12 +152,12 @@ async def passed_on(relay_service: RelayService, position: int) -> None:
             await asyncio.sleep(0.005)
 
 
-async def taken(reader: object, count: int) -> list[Placed]:
+async def taken(reader: object, count: int) -> list[PlacedEvent]:
     """The first `count` events of a reader."""
     from interlock.service.event_feed import Reader
 
     assert isinstance(reader, Reader)
-    found: list[Placed] = []
+    found: list[PlacedEvent] = []
     async with asyncio.timeout(30):
         while len(found) < count:
             found += await reader.take(1.0)
@@ -187,3 +188,12 @@ async def test_whoever_catches_up_waits_for_one_pass_and_not_for_those_who_go_on
         monkeypatch.setattr(queries, "sequence", noted)
         await relay_service.service.feed.catch_up()
     assert passes == [4]
+
+
+async def test_whoever_waits_for_events_is_woken_by_one() -> None:
+    async with open_api() as api:
+        await api.policy(ASK)
+        bot = await api.agent()
+        with api.service.kernel.wakes.subscribe(EVENTS_TOPIC) as heard:
+            await api.propose(bot, {"amount": 1})
+            assert await heard.wait(5)

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from interlock.channels.webhook import AddressRefused, Poster, Posting, Refused
+from interlock.channels.webhook import AddressRefused, Poster, Posting, PostRefused
 from interlock.rooms.events.addresses import Address, Allowed, BadUrl, check_url, is_public, read_networks
 from tests.harness.webhook_receiver import Receiver, Reply
 from tests.service.conftest import Receive
@@ -125,7 +125,7 @@ async def test_a_name_that_turns_to_loopback_on_the_second_look_up_reaches_nothi
     posting = Posting(resolve=names, allowed=allowed, timeout_seconds=0.5)
     poster = Poster(f"http://rebound.test:{receiver.port}/", posting)
     for _ in range(3):
-        with pytest.raises(Refused):
+        with pytest.raises(PostRefused):
             await poster.post({}, b"{}")
     await poster.close()
     assert names.asked >= 2
@@ -136,7 +136,7 @@ async def test_a_name_is_looked_up_once_a_connection_and_the_checked_address_is_
     receive: Receive,
 ) -> None:
     receiver = await receive()
-    # Whoever looked again would find an address where nobody listens.
+    # A second look-up would find an address where nobody listens.
     names = Names(["127.0.0.1"], ["127.0.0.9"])
     poster = Poster(
         f"http://once.test:{receiver.port}/hook", Posting(resolve=names, allowed=read_networks(LOOPBACK))
@@ -163,7 +163,7 @@ async def test_a_redirect_is_not_followed(receive: Receive) -> None:
     inside = await receive()
     outside = await receive(lambda _: Reply(status=307, headers={"location": inside.url}))
     poster = Poster(outside.url, Posting(allowed=read_networks(LOOPBACK)))
-    with pytest.raises(Refused, match="307, a redirect, which is not followed"):
+    with pytest.raises(PostRefused, match="307, a redirect, which is not followed"):
         await poster.post({}, b"{}")
     await poster.close()
     assert inside.connections == 0
@@ -207,7 +207,7 @@ async def test_an_endless_answer_is_cut_short(receive: Receive) -> None:
 async def test_a_wrong_answer_is_no_delivery(receive: Receive, reply: Reply, why: str) -> None:
     receiver = await receive(lambda _: reply)
     poster = Poster(receiver.url, Posting(allowed=read_networks(LOOPBACK), timeout_seconds=0.5))
-    with pytest.raises(Refused, match=why) as refused:
+    with pytest.raises(PostRefused, match=why) as refused:
         await poster.post({}, b"{}")
     await poster.close()
     assert refused.value.retry_after_seconds == (7.0 if reply.headers else 0.0)

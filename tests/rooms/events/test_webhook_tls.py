@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.channels.webhook import Poster, Posting, Refused
+from interlock.channels.webhook import Poster, Posting, PostRefused
 from interlock.rooms.events.addresses import Address, read_networks
 from tests.harness.certificate_authority import Authority
 from tests.harness.webhook_receiver import Receiver
@@ -67,7 +67,7 @@ async def test_a_certificate_of_another_name_is_refused_before_anything_is_sent(
     context, asked = authority.server(*names)
     await receiver.start(ssl=context)
     poster = poster_to(receiver, authority)
-    with pytest.raises(Refused, match="certificate verify failed"):
+    with pytest.raises(PostRefused, match="certificate verify failed"):
         await poster.post({}, b"{}")
     await poster.close()
     assert asked == [NAME]
@@ -86,7 +86,7 @@ async def test_an_address_in_the_url_needs_a_certificate_for_that_address(
 async def test_a_certificate_that_ran_out_is_refused(receiver: Receiver, authority: Authority) -> None:
     await receiver.start(ssl=authority.server(NAME, lifetime=timedelta(hours=-1))[0])
     poster = poster_to(receiver, authority)
-    with pytest.raises(Refused, match="certificate has expired"):
+    with pytest.raises(PostRefused, match="certificate has expired"):
         await poster.post({}, b"{}")
     await poster.close()
     assert receiver.received == []
@@ -98,7 +98,7 @@ async def test_an_authority_that_nobody_trusts_is_refused(
     (tmp_path / "other").mkdir()
     await receiver.start(ssl=Authority(tmp_path / "other").server(NAME)[0])
     poster = poster_to(receiver, authority)
-    with pytest.raises(Refused, match="certificate verify failed"):
+    with pytest.raises(PostRefused, match="certificate verify failed"):
         await poster.post({}, b"{}")
     await poster.close()
     assert receiver.received == []
@@ -141,7 +141,7 @@ async def test_a_handshake_that_is_never_answered_leaves_no_connection_open(auth
     )
     poster = Poster(f"https://{NAME}:{server.sockets[0].getsockname()[1]}/hook", posting)
     try:
-        with pytest.raises(Refused, match="no whole answer within"):
+        with pytest.raises(PostRefused, match="no whole answer within"):
             await poster.post({}, b"{}")
         async with asyncio.timeout(30):
             await ended.wait()

@@ -1,4 +1,4 @@
-"""What grants leave behind: audit entries, events, and bytes that anybody can sign and check."""
+"""What grants leave behind: audit entries, events, and bytes that any program can sign and check."""
 
 from __future__ import annotations
 

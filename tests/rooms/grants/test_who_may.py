@@ -27,7 +27,7 @@ async def statuses(granting: Granting, path: str, body: Any, method: str = "POST
 
 
 def claim_by(principal: str, tenant: str = "default") -> ClaimGrant:
-    """A claim as whoever opens the store makes it, without the routes before it."""
+    """A claim as a process that opens the store makes it, without the routes before it."""
     caller = Caller(tenant=tenant, principal=principal)
     return ClaimGrant(caller=caller, task="deploy", args=msgspec.Raw(b"{}"), execution_id="e")
 

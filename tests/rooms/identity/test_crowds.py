@@ -30,7 +30,7 @@ class SlowStore(MemoryStore):
 
 
 async def crowd(keyring: Keyring, key: str, count: int = 50) -> list[asyncio.Task[object]]:
-    """So many calls that all wait for the key's owner."""
+    """A number of calls that all wait for the key's owner."""
     calls: list[asyncio.Task[object]] = [
         asyncio.create_task(keyring.known(key, recent_will_do=True)) for _ in range(count)
     ]

@@ -19,7 +19,7 @@ from interlock.rooms.identity.model import Caller
 from interlock.store.catalogue import ROOMS
 from tests.harness.in_process_api import ASK, open_api
 
-# Whoever has the ticket, which nobody else was told, gives up the place that it stands for.
+# The ticket is known to its caller alone, so it is enough to give up the place.
 BY_TICKET = {"LeaveLine", "LeaveLeaseLine"}
 # These find first what they are about, and need more than a name for it.
 FOUND_FIRST = {"AddSigner", "ClaimJob", "ResolveConflict", "TouchTargets"}
@@ -29,7 +29,7 @@ UNDECIDED = {"HolderCommand", "OwnLease"}
 OF_ANY_PERSON = {"MakeSignInLink"}
 # It asks about the caller's own session, and here there is none.
 OF_A_SESSION = {"SeeSession"}
-# Whoever it belongs to may, with whatever role; so here it is not found.
+# Its owner may, with any role; so here it is not found.
 OF_ITS_OWNER = {
     "CheckLease", "EndRun", "EndSession", "HandOffLease", "ReleaseLease", "RenewLease", "RenewRun", "ResumeLease",
     "SaveCheckpoint", "SuspendLease",

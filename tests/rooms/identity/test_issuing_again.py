@@ -1,4 +1,4 @@
-"""Issuing a key twice under one idempotency key issues one key, which the store cannot tell to anybody."""
+"""Issuing a key twice under one idempotency key issues one key, and the store alone cannot reveal it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After the deciding yes there is a grace: whoever said yes may take it back, and nobody may carry the job out."""
+"""After the deciding yes there is a grace: its voter may take it back, and nobody may carry the job out."""
 
 from __future__ import annotations
 

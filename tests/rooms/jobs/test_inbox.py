@@ -1,4 +1,4 @@
-"""What waits for somebody: exactly what a yes of theirs would count for, the most urgent first."""
+"""What waits for a person: exactly the requests for which their yes would count, the most urgent first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ rules:
 
 
 async def inbox(api: InProcessApi, key: str, query: str = "") -> list[str]:
-    """The ids in somebody's inbox, in order, page by page of two."""
+    """The ids in a person's inbox, in order, page by page of two."""
     found: list[str] = []
     cursor = ""
     while True:
@@ -247,7 +247,7 @@ async def test_what_is_decided_under_an_open_list_hides_nothing(api: InProcessAp
 async def test_what_waits_behind_many_others_is_found(
     api: InProcessApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One page goes through so many windows, and the next goes on behind them."""
+    """One page goes through a number of windows, and the next goes on behind them."""
     monkeypatch.setattr("interlock.rooms.jobs.inbox_queries.WINDOW", 2)
     await api.policy(POLICY)
     ada, bot = await api.person("ada"), await api.agent()

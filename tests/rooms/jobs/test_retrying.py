@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from interlock.rooms.jobs.holds import Backoff
+from interlock.rooms.jobs.holds import JobBackoff
 from interlock.rooms.jobs.model import JOBS
 from tests.rooms.jobs.job_client import JobClient
 
@@ -142,7 +142,7 @@ async def test_the_rest_doubles_up_to_its_bound_with_jitter_below_it(client: Job
     assert job is not None
     import msgspec
 
-    backoff = Backoff(base_seconds=1, most_seconds=60)
+    backoff = JobBackoff(base_seconds=1, most_seconds=60)
     rests = [
         backoff.after(msgspec.structs.replace(job, attempt=attempt)).total_seconds()
         for attempt in range(1, 12)

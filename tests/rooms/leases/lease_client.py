@@ -7,7 +7,7 @@ from typing import Any
 from interlock.rooms.identity.keys import digest_of
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.leases.acquisition import Acquired, AcquireLease
-from interlock.rooms.leases.model import LeaseHeld, Mode
+from interlock.rooms.leases.model import LeaseHeld, LeaseMode
 from tests.harness.in_process_api import InProcessApi, Seen
 
 NAMES = ("ann", "bob", "cyd")
@@ -67,14 +67,14 @@ class LeaseClient:
     async def wait(
         self, resource: str, by: str, ticket: str, mode: str = "exclusive", ttl_seconds: int = 60
     ) -> Acquired | None:
-        """One try of somebody who waits in line; None while it is not their turn."""
+        """One try of a caller who waits in line; None while it is not their turn."""
         key = self.keys[by]
         caller = Caller(tenant="default", principal=by, key_id=key.split("_")[1], key_digest=digest_of(key))
         command = AcquireLease(
             caller=caller,
             lease_id=f"lse_{next(self._numbers)}",
             resource=resource,
-            mode=Mode(mode),
+            mode=LeaseMode(mode),
             ticket=ticket,
             ttl_seconds=ttl_seconds,
         )

@@ -159,7 +159,7 @@ def _all_paths() -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_no_mix_of_waiters_ever_waits_in_a_ring(client: LeaseClient, seed: int) -> None:
-    """Whatever is held and wanted: if holders let go, somebody in the line can go on, until all have been served."""
+    """Whatever is held and wanted: if holders let go, one caller in the line can go on, until all have been served."""
     import random
 
     chance = random.Random(seed)

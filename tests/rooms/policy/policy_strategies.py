@@ -9,8 +9,8 @@ from interlock.rooms.policy.language import (
     ApprovalRequirement,
     Decision,
     Escalation,
-    Mode,
     PolicyDocument,
+    PolicyMode,
     Rate,
     Rule,
     Throttle,
@@ -100,7 +100,7 @@ def documents(draw: st.DrawFn) -> PolicyDocument:
     """Any policy that can be written."""
     ids = draw(st.lists(st.from_regex(r"[a-z0-9][a-z0-9._-]{0,8}", fullmatch=True), unique=True, max_size=5))
     return PolicyDocument(
-        mode=draw(st.sampled_from(list(Mode))),
+        mode=draw(st.sampled_from(list(PolicyMode))),
         default=draw(st.sampled_from([Decision.ALLOW, Decision.DENY, Decision.REQUIRE_HUMAN])),
         rules=tuple(draw(rules(rule_id)) for rule_id in ids),
     )

@@ -13,7 +13,7 @@ from interlock.rooms.policy.evaluation import (
     compile_policy,
     evaluate,
 )
-from interlock.rooms.policy.language import ApprovalRequirement, Decision, Escalation, Mode
+from interlock.rooms.policy.language import ApprovalRequirement, Decision, Escalation, PolicyMode
 from interlock.rooms.policy.parser import parse_policy
 
 EXAMPLE = """\
@@ -56,7 +56,7 @@ def ask(policy: CompiledPolicy, topic: str, **given: object) -> Evaluation:
 
 
 def test_the_example_is_enforced_and_denies_by_default(policy: CompiledPolicy) -> None:
-    assert policy.document.mode is Mode.ENFORCE
+    assert policy.document.mode is PolicyMode.ENFORCE
     assert policy.document.default is Decision.DENY
     assert len(policy.document.rules) == 3
 

@@ -1,4 +1,4 @@
-"""What would happen to somebody else's job is what would happen if they submitted it."""
+"""Evaluating another principal's job says what would happen if that principal submitted it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever may ask about a candidate policy may send a large one: nobody waits for it, and nothing of it is kept."""
+"""A candidate policy may be large: no other caller waits for it, and nothing of it is kept."""
 
 from __future__ import annotations
 

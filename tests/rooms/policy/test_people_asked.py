@@ -1,4 +1,4 @@
-"""Where whoever submits a job asks people too: never less than the policy asks for, and a rule that denies stands."""
+"""Where the submitter of a job asks people too: never less than the policy asks for, and a rule that denies stands."""
 
 from __future__ import annotations
 

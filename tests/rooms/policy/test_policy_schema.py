@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ WORDS = (
     "v2",
 )
 OTHERS = (None, True, 0, 1, 51, -1, 100_001, 1.5, [], {}, ["a"], [1], {"after": "1h"}, [{"id": "z"}])
-JUNK = st.sampled_from([*WORDS, *OTHERS])
+JUNK = st.sampled_from([*WORDS, *OTHERS]).map(deepcopy)  # what is put in may be damaged next
 FIELDS = st.sampled_from(
     [
         "id",

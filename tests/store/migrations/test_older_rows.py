@@ -18,14 +18,14 @@ from interlock.rooms.jobs.model import (
     JOBS,
     Approval,
     ApprovalState,
+    EscalationStep,
     Job,
     JobLease,
     JobState,
     Requirement,
-    Step,
     Verdict,
 )
-from interlock.rooms.leases.model import LEASES, Lease, LeaseState, Mode
+from interlock.rooms.leases.model import LEASES, Lease, LeaseMode, LeaseState
 from interlock.rooms.policy.action import RANKS, Action, Priority, TargetRef
 from interlock.store.catalogue import migrations
 from tests.harness.store_places import Place
@@ -80,7 +80,10 @@ def approval(state: ApprovalState, requirement: Requirement | None = None, **fie
 
 def waiting_rows() -> list[Row]:
     """Requests that end in every way there is."""
-    steps = (Step(after_seconds=60, groups=("leads", "o'neill")), Step(after_seconds=90, groups=("finance",)))
+    steps = (
+        EscalationStep(after_seconds=60, groups=("leads", "o'neill")),
+        EscalationStep(after_seconds=90, groups=("finance",)),
+    )
     escalating = Requirement(groups=("finance", "50%_x"), escalate=steps, on_expiry="escalate")
     anybody = Requirement(escalate=steps, on_expiry="escalate", expires_seconds=600)
     whole = AT.replace(microsecond=0)
@@ -153,7 +156,7 @@ def lease_rows() -> list[Row]:
                 expires_at=AT + timedelta(seconds=60),
             ),
         )
-        for mode in Mode
+        for mode in LeaseMode
     ]
 
 
@@ -204,7 +207,7 @@ def rows_of(schema: int) -> list[Row]:
 
 
 async def write(place: Place, rows: Sequence[Row]) -> None:
-    """Insert rows with the columns that the tables have now, as whoever knew no others did."""
+    """Insert rows with the columns that the tables have now, as a version without newer columns did."""
     known = await columns(place)
     for kind, record in rows:
         names = ("tenant", "id", "version", "body", *kind.columns)

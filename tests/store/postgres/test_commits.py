@@ -12,7 +12,7 @@ import pytest
 from interlock.kernel.storage import CommitUnconfirmed, CommitUnknown, StoreDown
 from interlock.store.postgres.batch import commit
 from interlock.store.postgres.connections import Writer
-from interlock.store.postgres.driver import Session, Warned
+from interlock.store.postgres.driver import PostgresConnection, Warned
 
 CUT = asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
 
@@ -64,7 +64,7 @@ class Told:
 
 
 async def committed(told: Told, seconds: float = 30.0) -> None:
-    await commit(Writer(cast("Session", told)), seconds)
+    await commit(Writer(cast("PostgresConnection", told)), seconds)
 
 
 async def test_a_commit_that_is_confirmed_is_done() -> None:
@@ -82,7 +82,7 @@ async def test_a_commit_that_the_server_warns_of_is_unconfirmed_even_if_nothing_
 
 
 async def test_a_warning_from_before_the_commit_says_nothing_about_it() -> None:
-    writer = Writer(cast("Session", Told("COMMIT")))
+    writer = Writer(cast("PostgresConnection", Told("COMMIT")))
     writer.warnings.append("an index wants care")
     await commit(writer, 30.0)
 

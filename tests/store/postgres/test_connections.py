@@ -1,4 +1,4 @@
-"""Connections that batches are written on: kept while they are good, and never used again once they may not be."""
+"""Connections that batches are written on: kept while they are good, closed once they may not be or with the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from interlock.kernel.storage import CommitUnconfirmed, CommitUnknown, LockTimeout, StoreDown
 from interlock.store.postgres.connections import Writer
 from tests.harness.postgres_proxy import PostgresProxy
-from tests.harness.store_places import PostgresPlace
+from tests.harness.store_places import PostgresPlace, serving
+from tests.kernel.counter_room import Raise, once
 from tests.store.postgres.test_reading import connected
 
 
@@ -66,7 +67,7 @@ async def test_what_a_batch_gave_up_waiting_for_is_cancelled_before_the_connecti
                 first = await backend(busy)
                 with pytest.raises(TimeoutError):
                     await busy.session.execute("SELECT pg_sleep(600)", timeout=0.05)
-                raise LockTimeout("somebody gave up")
+                raise LockTimeout("a batch gave up")
         async with connections.writer() as writer:
             assert await writer.session.fetchval("SELECT 1") == 1
         asleep = f"SELECT 1 FROM pg_stat_activity WHERE pid = {first} AND wait_event = 'PgSleep'"
@@ -122,3 +123,30 @@ async def test_a_prepared_statement_that_is_missed_is_told_as_a_pooler_that_shar
                 await writer.session.execute("EXECUTE prepared_elsewhere")
         with pytest.raises(StoreDown, match="pool_mode = session"):
             await connections.read("EXECUTE prepared_elsewhere", ())
+
+
+OTHERS = "pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+
+
+async def test_a_batch_that_changes_nothing_leaves_no_transaction_open(postgres_place: PostgresPlace) -> None:
+    async with serving(postgres_place.store()) as server:
+        await server.kernel.run(once("key", hours=1))
+        assert (await server.kernel.run(once("key", hours=1))).replayed
+        assert await postgres_place.rows(f"SELECT state FROM {OTHERS} AND state LIKE 'idle in %'") == []
+
+
+@pytest.mark.parametrize("listens", [True, False])
+async def test_a_store_that_is_closed_leaves_no_connection(
+    postgres_place: PostgresPlace, listens: bool
+) -> None:
+    store = postgres_place.store()
+    async with serving(store) as server:
+        if listens:  # Without listening, it sends notes to any server.
+            await store.listen(lambda _: None)
+        await server.kernel.run(Raise(name="a"))
+        assert await server.counts("a") == [1]
+        assert not await store.committed("batch_unknown", 10.0)
+        assert await postgres_place.rows(f"SELECT 1 FROM {OTHERS}")
+    async with asyncio.timeout(10):
+        while await postgres_place.rows(f"SELECT 1 FROM {OTHERS}"):
+            await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A row that somebody else has locked: waited for, and meanwhile neither absent nor free to be judged."""
+"""A row that another session has locked: waited for, and meanwhile neither absent nor free to be judged."""
 
 from __future__ import annotations
 

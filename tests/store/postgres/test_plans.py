@@ -10,7 +10,7 @@ from interlock.kernel.record import Key, Kind
 from interlock.kernel.world import Changes, Update
 from interlock.store.catalogue import kinds, named_sql
 from interlock.store.postgres import statements as sql
-from interlock.store.postgres.driver import Session, connect
+from interlock.store.postgres.driver import PostgresConnection, connect
 from tests.harness.store_places import PostgresPlace, serving
 from tests.kernel.counter_room import COUNTERS, TENANT, Counter
 
@@ -172,12 +172,12 @@ async def test_what_is_late_or_rare_is_not_looked_for_in_everything(
     assert not {name: used[name] for name, index in LATE_OR_RARE.items() if index not in used[name]}
 
 
-async def _indexes_used(session: Session, kind: Kind[Any]) -> set[str]:
+async def _indexes_used(session: PostgresConnection, kind: Kind[Any]) -> set[str]:
     asked = sql.load(sql.grouped((kind.key(TENANT, "k1"),), (), sql.Lock.WAIT))
     return await _indexes(session, asked.sql, len(asked.values))
 
 
-async def _indexes(session: Session, statement: str, values: int) -> set[str]:
+async def _indexes(session: PostgresConnection, statement: str, values: int) -> set[str]:
     await session.execute(f"PREPARE it AS {statement}")
     plan = await session.fetch(f"EXPLAIN EXECUTE it({', '.join(['NULL'] * values)})")
     await session.execute("DEALLOCATE it")
@@ -185,7 +185,7 @@ async def _indexes(session: Session, statement: str, values: int) -> set[str]:
     return {words[words.index("using" if "using" in words else "on") + 1] for words in lines}
 
 
-async def _fill(session: Session, kind: Kind[Any], rows: int) -> None:
+async def _fill(session: PostgresConnection, kind: Kind[Any], rows: int) -> None:
     """Rows of one tenant that nobody has counted yet."""
     columns = await session.fetch(
         "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = $1 AND "

@@ -67,7 +67,7 @@ async def test_an_overloaded_read_says_how_long_to_stay_away(postgres_place: Pos
 
 
 async def test_a_database_that_has_too_much_to_do_is_there(postgres_place: PostgresPlace) -> None:
-    """Whoever asks whether the store answers is told yes: nothing would be won by waiting for it to come back."""
+    """A `ping` succeeds: waiting for the store to come back would gain nothing."""
     async with connected(postgres_place.url) as connections:
         done = asyncio.Event()
         crowd = [asyncio.create_task(keep_busy(connections, done)) for _ in range(10 * READERS)]

@@ -1,4 +1,4 @@
-"""A PostgreSQL set up by somebody else: their search path, their encoding, their rights, their time limits."""
+"""A PostgreSQL with another team's settings: their search path, their encoding, their rights, their time limits."""
 
 from __future__ import annotations
 

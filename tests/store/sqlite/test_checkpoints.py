@@ -37,7 +37,7 @@ def log_pages(place: SqlitePlace) -> int:
 
 
 def copied_by(monkeypatch: pytest.MonkeyPatch, *, least: int = 20, step: int = 1) -> list[Any]:
-    """Which connections copied the log back, which they do from so many pages on, and for so many new ones."""
+    """Which connections copied the log back: from `least` pages on, and then for each `step` of new ones."""
     monkeypatch.setattr(threads, "_PAGES_MIN", least)
     monkeypatch.setattr(threads, "_PAGES_STEP", step)
     copied: list[Any] = []
@@ -52,7 +52,7 @@ def copied_by(monkeypatch: pytest.MonkeyPatch, *, least: int = 20, step: int = 1
 
 @contextmanager
 def copying_elsewhere(place: SqlitePlace) -> Generator[None]:
-    """Hold the lock of whoever copies the log, which makes every other attempt `SQLITE_BUSY`."""
+    """Hold the lock of a process that copies the log, which makes every other attempt `SQLITE_BUSY`."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, f"{place.path}-shm"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ from interlock.api.embedded import open_embedded
 from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import LockBusy, OutcomeUnknown, StoreUnavailable
 from interlock.kernel.storage import NotAStore, StoreDown
-from interlock.store.sqlite import SqliteStore
+from interlock.store.sqlite import SqliteStore, store
+from interlock.store.sqlite.driver import Database, connect_durably
 from tests.harness.store_places import SqlitePlace, serving
 from tests.kernel.counter_room import TENANT, Counter, Raise, once
 
@@ -250,3 +253,81 @@ async def test_a_service_that_cannot_begin_leaves_nothing_open(sqlite_place: Sql
         await open_embedded(f"sqlite:///{sqlite_place.path}")
     other.close()
     assert not any(task.get_name() in ("sweeps", "lane", "sqlite-watch") for task in asyncio.all_tasks())
+
+
+@pytest.fixture(autouse=True)
+def _usual_mask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_a_new_store_is_nobody_elses_to_read(tmp_path: Path) -> None:
+    file = tmp_path / ".interlock" / "interlock.db"
+    async with serving(SqliteStore(file)) as server:
+        await server.outcomes(Raise(name="a"))
+        beside = {path.name: mode(path) for path in file.parent.iterdir() if path.name != ".gitignore"}
+    assert mode(file.parent) == 0o700
+    assert set(beside) >= {"interlock.db", "interlock.db-wal"}
+    assert set(beside.values()) == {0o600}
+    assert (file.parent / ".gitignore").read_text() == "*\n"
+
+
+async def test_a_folder_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
+    before = mode(tmp_path)
+    async with serving(SqliteStore(tmp_path / "a.db")) as server:
+        await server.outcomes(Raise(name="a"))
+    assert (mode(tmp_path), mode(tmp_path / "a.db")) == (before, 0o600)
+    assert not (tmp_path / ".gitignore").exists()
+
+
+async def test_a_store_that_was_shared_stays_shared(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    async with serving(SqliteStore(file)) as server:
+        await server.outcomes(Raise(name="a"))
+    file.chmod(0o660)
+    async with serving(SqliteStore(file)) as server:
+        await server.outcomes(Raise(name="a"))
+        assert {mode(path) for path in tmp_path.iterdir()} == {0o660}
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+async def test_nothing_is_decided_in_a_file_that_nobody_will_find(
+    sqlite_place: SqlitePlace, tmp_path: Path, replaced: bool
+) -> None:
+    aside = tmp_path / "aside.db"
+    async with serving(sqlite_place.store(), SHORT) as server:
+        await server.kernel.run(Raise(name="a"))
+        sqlite_place.path.rename(aside)
+        if replaced:
+            sqlite_place.path.write_bytes(aside.read_bytes())
+        with pytest.raises(StoreUnavailable):
+            await server.kernel.run(Raise(name="a"))
+        with pytest.raises(StoreDown, match="removed or replaced"):
+            await server.store.ping(1.0)
+        aside.replace(sqlite_place.path)
+        assert (await server.kernel.run(Raise(name="a"), acquire_seconds=10)).count == 2
+
+
+async def test_nor_in_one_that_was_replaced_as_it_was_opened(
+    sqlite_place: SqlitePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(sqlite_place.store(), SHORT) as server:
+        await server.kernel.run(Raise(name="a"))
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(sqlite_place.path.read_bytes())
+
+    def then_replaced(path: Path, *seconds: float) -> Database:
+        database = connect_durably(path, *seconds)
+        if copy.exists():
+            copy.replace(path)
+        return database
+
+    monkeypatch.setattr(store, "connect_durably", then_replaced)
+    async with serving(sqlite_place.store(), SHORT) as server:
+        with pytest.raises(StoreUnavailable):
+            await server.kernel.run(Raise(name="a"))

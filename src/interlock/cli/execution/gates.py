@@ -15,8 +15,7 @@ from interlock.sdk.outcomes import Ambiguous, Conflict, Denied
 from interlock.service.local_kernel import LocalKernel
 
 if TYPE_CHECKING:
-    from interlock.rooms.jobs.effect_begin import BeginEffect
-    from interlock.rooms.jobs.effect_begin import Begun as BegunEffect
+    from interlock.rooms.jobs.effect_intent import BeginEffect, BegunEffect
     from interlock.sdk.client import Interlock
 
 
@@ -96,7 +95,7 @@ class LocalGate:
     def begin(self, attempt: Attempt) -> Begun:
         """Consume what permits it and record that the command is about to run, or neither."""
         from interlock.rooms.effects.model import GrantMissing
-        from interlock.rooms.jobs.effect_begin import BeginEffect
+        from interlock.rooms.jobs.effect_intent import BeginEffect
 
         command = BeginEffect(
             caller=self._kernel.caller,

@@ -39,7 +39,7 @@ class LocatedFault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceInvalid(ValueError):
-    """The text is not what it is to be; `errors` lists all that is wrong, top down."""
+    """The text is not valid; `errors` lists every error, from top to bottom."""
 
     def __init__(self, errors: Iterable[LocatedFault]) -> None:
         """Carry at least one error, in the order of the text, and only the first at each place."""
@@ -48,7 +48,7 @@ class SourceInvalid(ValueError):
         super().__init__("\n".join(str(error) for error in self.errors))
 
 
-class Place(NamedTuple):
+class LineAndColumn(NamedTuple):
     """A line and a column, both counted from 1 in characters."""
 
     line: int
@@ -97,10 +97,10 @@ class Source:
         self.faults: list[LocatedFault] = []
         self._line_starts = [0, *(at + 1 for at, character in enumerate(text) if character == "\n")]
 
-    def place_of(self, offset: int) -> Place:
+    def place_of(self, offset: int) -> LineAndColumn:
         """The line and column of a character."""
         line = bisect_right(self._line_starts, offset)
-        return Place(line, offset - self._line_starts[line - 1] + 1)
+        return LineAndColumn(line, offset - self._line_starts[line - 1] + 1)
 
     def error(self, offset: int, path: str, message: str) -> LocatedFault:
         """An error that points at a character."""

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import msgspec
 from msgspec import inspect
 
-from interlock.kernel.codec.strict import FAULTS_MAX, Fault, pointer
+from interlock.kernel.codec.strict import FAULTS_MAX, JsonFault, pointer
 
-# How the reason begins if a text has signs in it that it cannot have.
+# How the reason begins if a text has characters that it must not have.
 MISSPELT = "cannot be spelled so"
 
 _LOCATION = re.compile(r" - at (`key` in )?`\$([^`]*)`$")
@@ -29,7 +29,7 @@ _ALPHANUMERIC = "A-Za-z0-9"
 _EMPTY = re.compile(r"^Expected `(?:str|array|object)` of length >= 1$")
 
 
-def shape_faults(message: str, document: object, shape: type[Any]) -> tuple[Fault, ...]:
+def shape_faults(message: str, document: object, shape: type[Any]) -> tuple[JsonFault, ...]:
     """Read msgspec's first complaint, and add every unknown and missing field of the outermost object."""
     complaint = _read(message)
     # Only as many as are reported: suggesting a name is slow, and a body may have 80,000 unknown ones.
@@ -43,7 +43,7 @@ _Steps: TypeAlias = tuple[str | int | None, ...]  # names, indices, and None for
 
 
 class _Complaint(NamedTuple):
-    """What msgspec says, and of where: it does not tell the entries of an object apart."""
+    """msgspec's message, and the place that it names. The place does not say which entry of an object it is."""
 
     what: str
     steps: _Steps
@@ -60,8 +60,8 @@ def _read(message: str) -> _Complaint:
     return _Complaint(message[: location.start()], steps, is_key=bool(location[1]))
 
 
-def _faults(complaint: _Complaint, value: Any, shape: type[Any], at: _Steps) -> Iterator[Fault]:
-    """All that is wrong where `complaint` found the first, each by its own name; `value` stands at the steps `at`."""
+def _faults(complaint: _Complaint, value: Any, shape: type[Any], at: _Steps) -> Iterator[JsonFault]:
+    """Every fault at the place of `complaint`, each with its own path; `value` is what stands at the steps `at`."""
     rest = complaint.steps[len(at) :]
     if None not in rest and not complaint.is_key:
         yield _fault(complaint._replace(steps=at + rest), shape)
@@ -79,7 +79,7 @@ def _faults(complaint: _Complaint, value: Any, shape: type[Any], at: _Steps) -> 
 
 
 def _entries(value: Any, steps: _Steps) -> dict[str, Any]:
-    """The object at `steps` inside `value`; an empty one if there is none, for a field may be called like a place."""
+    """The object at `steps` inside `value`; an empty one if `steps` lead to no object."""
     for step in steps:
         if isinstance(value, dict):
             value = cast("dict[object, Any]", value).get(step)
@@ -99,19 +99,19 @@ def _complaint_of(shape: type[Any], at: _Steps, value: object) -> _Complaint | N
     return None
 
 
-def _fault(complaint: _Complaint, shape: type[Any], *key: str) -> Fault:
+def _fault(complaint: _Complaint, shape: type[Any], *key: str) -> JsonFault:
     message, steps, is_key = complaint
     path = pointer(*("*" if step is None else step for step in (*steps, *key)))
     if unknown := _UNKNOWN.match(message):
-        return Fault(path + pointer(unknown[1]), _unknown_reason(unknown[1], _names_at(shape, steps)))
+        return JsonFault(path + pointer(unknown[1]), _unknown_reason(unknown[1], _names_at(shape, steps)))
     if missing := _MISSING.match(message):
-        return Fault(path + pointer(missing[1]), "is required")
+        return JsonFault(path + pointer(missing[1]), "is required")
     if (other := _NO_CHOICE.match(message)) and (choices := _choices_at(shape, steps)):
-        return Fault(path, f"{other[1][:_SHOWN_MAX]} is not possible here; use {' or '.join(choices)}")
+        return JsonFault(path, f"{other[1][:_SHOWN_MAX]} is not possible here; use {' or '.join(choices)}")
     reason = _readable(message)
     if _NO_MATCH.match(message) and (spelling := _spelling_at(shape, steps, is_key=is_key)):
         reason = f"{MISSPELT}; write {spelling}"
-    return Fault(path, f"a key: {reason}" if is_key else reason)
+    return JsonFault(path, f"a key: {reason}" if is_key else reason)
 
 
 def _readable(message: str) -> str:
@@ -120,15 +120,15 @@ def _readable(message: str) -> str:
     return (message[:1].lower() + message[1:]).replace("`", "")
 
 
-def _field_faults(document: Mapping[str, object], shape: type[Any]) -> Iterable[Fault]:
+def _field_faults(document: Mapping[str, object], shape: type[Any]) -> Iterable[JsonFault]:
     fields = msgspec.structs.fields(shape)
     names = [field.encode_name for field in fields]
     for name in document:
         if name not in names:
-            yield Fault(pointer(name), _unknown_reason(name, names))
+            yield JsonFault(pointer(name), _unknown_reason(name, names))
     for field in fields:
         if field.required and field.encode_name not in document:
-            yield Fault(pointer(field.encode_name), "is required")
+            yield JsonFault(pointer(field.encode_name), "is required")
 
 
 def _unknown_reason(name: str, known: list[str]) -> str:

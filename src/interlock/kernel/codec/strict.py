@@ -32,7 +32,7 @@ INTEGER_MAX = 2**53 - 1
 FAULTS_MAX = 20  # a refusal lists only the first ones
 
 
-class Fault(NamedTuple):
+class JsonFault(NamedTuple):
     """One reason for refusing: `path` is a JSON pointer into the body (empty: the body as a whole)."""
 
     path: str
@@ -42,7 +42,7 @@ class Fault(NamedTuple):
 class JsonRefused(ValueError):
     """The bytes are not JSON that can be read in exactly one way."""
 
-    def __init__(self, *faults: Fault) -> None:
+    def __init__(self, *faults: JsonFault) -> None:
         """Carry at least one fault, in the order of the text."""
         super().__init__("; ".join(f"{fault.path or '(body)'}: {fault.reason}" for fault in faults))
         self.faults = faults
@@ -70,11 +70,11 @@ def pointer(*steps: str | int) -> str:
 
 def _decoded(body: bytes) -> str:
     if body.startswith(b"\xef\xbb\xbf"):
-        raise JsonRefused(Fault("", "starts with a byte order mark; send plain UTF-8"))
+        raise JsonRefused(JsonFault("", "starts with a byte order mark; send plain UTF-8"))
     try:
         return body.decode()
     except UnicodeDecodeError as error:
-        raise JsonRefused(Fault("", f"not UTF-8 at byte {error.start}")) from None
+        raise JsonRefused(JsonFault("", f"not UTF-8 at byte {error.start}")) from None
 
 
 # Brackets inside strings do not nest. The closing quote is optional so that an unterminated string is one
@@ -92,7 +92,7 @@ def _check_depth(body: bytes, depth_max: int) -> None:
     for bracket in _STRING.sub(b"", body).translate(None, _NO_BRACKET):
         depth += 1 if bracket in _OPENING else -1
         if depth > depth_max:
-            raise JsonRefused(Fault("", f"nested deeper than {depth_max} levels"))
+            raise JsonRefused(JsonFault("", f"nested deeper than {depth_max} levels"))
 
 
 class _Suspect(Exception):
@@ -151,7 +151,7 @@ _FAST = json.JSONDecoder(
 _SUSPECT_ESCAPE = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")
 
 
-def _faults(text: str) -> tuple[Fault, ...]:
+def _faults(text: str) -> tuple[JsonFault, ...]:
     try:
         marked = _Marking().read(text)
     except json.JSONDecodeError as error:
@@ -159,13 +159,13 @@ def _faults(text: str) -> tuple[Fault, ...]:
     return _first(_marks("", marked))
 
 
-def _first(found: Iterator[Fault]) -> tuple[Fault, ...]:
+def _first(found: Iterator[JsonFault]) -> tuple[JsonFault, ...]:
     return tuple(fault for fault, _ in zip(found, range(FAULTS_MAX), strict=False))
 
 
-def _malformed(error: json.JSONDecodeError) -> Fault:
+def _malformed(error: json.JSONDecodeError) -> JsonFault:
     problem = error.msg.removesuffix(" at").lower()
-    return Fault("", f"not JSON: {problem} (line {error.lineno}, column {error.colno})")
+    return JsonFault("", f"not JSON: {problem} (line {error.lineno}, column {error.colno})")
 
 
 def _object_or_mark(pairs: list[tuple[str, object]]) -> object:
@@ -209,20 +209,20 @@ _MAY_HOLD_A_MARK: frozenset[type] = frozenset({dict, list, _Marked})
 _MAY_HOLD_TEXT: frozenset[type] = frozenset({dict, list, str})
 
 
-def _marks(path: str, value: object) -> Iterator[Fault]:
+def _marks(path: str, value: object) -> Iterator[JsonFault]:
     if isinstance(value, _Marked):
-        yield Fault(path, value.reason)
+        yield JsonFault(path, value.reason)
     for step, item in _children(value):
         if type(item) in _MAY_HOLD_A_MARK:
             yield from _marks(path + pointer(step), item)
 
 
-def _strings_refused(path: str, value: object) -> Iterator[Fault]:
+def _strings_refused(path: str, value: object) -> Iterator[JsonFault]:
     if isinstance(value, str) and (reason := _string_refused(value)):
-        yield Fault(path, reason)
+        yield JsonFault(path, reason)
     for step, item in _children(value):
         if isinstance(step, str) and (reason := _string_refused(step)):
-            yield Fault(path, f"key {step.encode(errors='backslashreplace').decode()!r} {reason}")
+            yield JsonFault(path, f"key {step.encode(errors='backslashreplace').decode()!r} {reason}")
         elif type(item) in _MAY_HOLD_TEXT:
             yield from _strings_refused(path + pointer(step), item)
 

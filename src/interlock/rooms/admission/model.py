@@ -65,9 +65,10 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Gate(Record, frozen=True, kw_only=True):
-    """How many runs hold a slot of this scope, of how many, how long they tend to, and (the tenant's) who waits.
+    """The state of one scope: how many runs hold a slot, the limit, how long slots are held, and the tenant's queue.
 
-    The limit is kept here too, so that a command that locks the gate decides by the limit in force and no older one.
+    The limit is kept here too, so that a command that locks the gate decides by the limit in force and no older
+    one.
     """
 
     active: int = 0

@@ -205,7 +205,7 @@ class Conflict(Record, frozen=True, kw_only=True):
         return begun_at <= (self.last_seen_at or self.opened_at)
 
 
-class Group(Record, frozen=True, kw_only=True):
+class RepeatGroup(Record, frozen=True, kw_only=True):
     """Repeats of one kind, target and actor: the open conflict that stands for them, and how many there were.
 
     It ends when the conflict is resolved; what comes later is a new conflict.
@@ -240,7 +240,7 @@ CONFLICTS = Kind(
 GROUPS = Kind(
     # Locks are taken in the order of the kinds' names. A refusal locks its group after all others, so it is last.
     "unsettled_conflicts",
-    Group,
+    RepeatGroup,
     table="conflict_groups",
     columns=("conflict_id", "repeats", "last_seen_at"),
     values=lambda group: (group.conflict_id, group.count, micros(group.last_seen_at)),

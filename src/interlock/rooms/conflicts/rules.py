@@ -25,8 +25,8 @@ from interlock.rooms.conflicts.model import (
     Conflict,
     ConflictKind,
     FollowUp,
-    Group,
     Repeat,
+    RepeatGroup,
     Resolution,
 )
 from interlock.rooms.events.model import announce
@@ -118,7 +118,9 @@ def record_repeat(
     )
     world.put(
         GROUPS,
-        Group(tenant=repeat.tenant, id=repeat.group_id, conflict_id=conflict.id, last_seen_at=world.now),
+        RepeatGroup(
+            tenant=repeat.tenant, id=repeat.group_id, conflict_id=conflict.id, last_seen_at=world.now
+        ),
     )
     return conflict.id
 

@@ -62,7 +62,7 @@ class Doubt(StrEnum):
 
 
 class LeaseRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The lease under which it is done. `resource` is what the lease is on, `session` whose of its owner's it is."""
+    """The lease under which it is done: on which resource, and for which session of its owner."""
 
     id: str
     fence: int

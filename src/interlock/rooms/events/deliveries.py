@@ -26,7 +26,7 @@ from interlock.rooms.events.model import (
     BrokerMark,
     Delivery,
     DeliveryState,
-    Placed,
+    PlacedEvent,
     Relay,
     RelayGone,
     RelayHeld,
@@ -97,7 +97,7 @@ class ReleaseRelay(Fenced, frozen=True, kw_only=True):
         return world.put(RELAYS, freed)
 
 
-class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+class RelayTrouble(msgspec.Struct, frozen=True, kw_only=True):
     """Why a target takes nothing, how often in a row, and when to try again."""
 
     failures: int
@@ -115,7 +115,7 @@ class SettleDeliveries(Fenced, frozen=True, kw_only=True):
     mark: BrokerMark | None = None
     taken: tuple[str, ...] = ()
     kept: tuple[Delivery, ...] = ()
-    trouble: Trouble | None = None
+    trouble: RelayTrouble | None = None
 
     def reads(self) -> Reads:
         ids = (*self.taken, *(delivery.id for delivery in self.kept))
@@ -136,7 +136,7 @@ class SettleDeliveries(Fenced, frozen=True, kw_only=True):
 
 
 def moved(
-    relay: Relay, position: int, trouble: Trouble | None, now: datetime, mark: BrokerMark | None
+    relay: Relay, position: int, trouble: RelayTrouble | None, now: datetime, mark: BrokerMark | None
 ) -> Relay:
     """A relay after a round: further on, and well again or still in trouble."""
     return msgspec.structs.replace(
@@ -184,7 +184,7 @@ class Round(msgspec.Struct, frozen=True):
     parked: list[Delivery]
 
 
-class Tally(msgspec.Struct):
+class RoundTally(msgspec.Struct):
     """What a round came to so far."""
 
     taken: int = 0
@@ -195,7 +195,7 @@ class Tally(msgspec.Struct):
     kept: list[Delivery] = msgspec.field(default_factory=list[Delivery])
 
 
-def as_delivery(placed: Placed, webhook: str, now: datetime) -> Delivery:
+def as_delivery(placed: PlacedEvent, webhook: str, now: datetime) -> Delivery:
     """An event on its way to a webhook, not tried yet."""
     event = placed.event
     return Delivery(
@@ -213,8 +213,8 @@ def as_delivery(placed: Placed, webhook: str, now: datetime) -> Delivery:
 
 
 def choose_fresh(
-    relay: Relay, waiting: Sequence[Delivery], wanted: Sequence[Placed], now: datetime
-) -> list[Placed]:
+    relay: Relay, waiting: Sequence[Delivery], wanted: Sequence[PlacedEvent], now: datetime
+) -> list[PlacedEvent]:
     """The next events to take on: many if all is well, up to one that will be tried if nothing was taken."""
     room = min(FRESH_MAX, WAITING_MAX - len(waiting))
     chosen = list(wanted[: max(0, room)])
@@ -260,7 +260,7 @@ def refused(
     )
 
 
-def trouble_after(tally: Tally, relay: Relay, now: datetime, backoff: Backoff) -> Trouble | None:
+def trouble_after(tally: RoundTally, relay: Relay, now: datetime, backoff: Backoff) -> RelayTrouble | None:
     """How the target does: well after anything was taken, worse after a round in which nothing was."""
     if tally.taken:
         return None
@@ -269,20 +269,22 @@ def trouble_after(tally: Tally, relay: Relay, now: datetime, backoff: Backoff) -
     return worse(relay, tally.error, now, min(PROBE_SECONDS_MAX, backoff.rest(relay.failures + 1, 0.0)))
 
 
-def worse(relay: Relay, error: str, now: datetime, rest_seconds: float) -> Trouble:
+def worse(relay: Relay, error: str, now: datetime, rest_seconds: float) -> RelayTrouble:
     """The trouble of a relay after one more failure."""
-    return Trouble(failures=relay.failures + 1, error=error, retry_at=now + timedelta(seconds=rest_seconds))
+    return RelayTrouble(
+        failures=relay.failures + 1, error=error, retry_at=now + timedelta(seconds=rest_seconds)
+    )
 
 
-def trouble_of(relay: Relay) -> Trouble | None:
+def trouble_of(relay: Relay) -> RelayTrouble | None:
     """The trouble a relay is in."""
     if not relay.failures or relay.retry_at is None:
         return None
-    return Trouble(failures=relay.failures, error=relay.error, retry_at=relay.retry_at)
+    return RelayTrouble(failures=relay.failures, error=relay.error, retry_at=relay.retry_at)
 
 
 def hastened(waiting: Sequence[Delivery], tried: Iterable[Delivery], now: datetime) -> list[Delivery]:
-    """What rests for an outage that is over, due at once."""
+    """The deliveries that rest because of an outage that is over, now due at once."""
     touched = {delivery.subject for delivery in tried}
     firsts: dict[str, Delivery] = {}
     for delivery in waiting:

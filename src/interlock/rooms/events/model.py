@@ -74,7 +74,7 @@ class Event(Record, frozen=True, kw_only=True):
     data: dict[str, Any] = {}
 
 
-class Placed(msgspec.Struct, frozen=True):
+class PlacedEvent(msgspec.Struct, frozen=True):
     """An event and its place among all events."""
 
     position: int
@@ -166,7 +166,7 @@ class Delivery(Record, frozen=True, kw_only=True):
 
 
 def delivery_id(webhook: str, event_id: str) -> str:
-    """One delivery a webhook and event, however often they meet."""
+    """The id of the one delivery of an event to a webhook, however often it is tried."""
     return f"{webhook}.{event_id}"
 
 

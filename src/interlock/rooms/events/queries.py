@@ -17,7 +17,7 @@ from interlock.rooms.events.model import (
     WEBHOOKS,
     Delivery,
     DeliveryState,
-    Placed,
+    PlacedEvent,
     Relay,
     Webhook,
 )
@@ -50,20 +50,20 @@ async def oldest(store: Store) -> int:
     return _number(await store.query("events.oldest", {}))
 
 
-async def events_after(store: Store, tenant: str, after: int, *, limit: int) -> list[Placed]:
+async def events_after(store: Store, tenant: str, after: int, *, limit: int) -> list[PlacedEvent]:
     """A tenant's events after a position, oldest first."""
     return _placed(
         await store.query("events.events_after", {"tenant": tenant, "after": after, "limit": limit})
     )
 
 
-async def newest_events(store: Store, tenant: str, *, limit: int) -> list[Placed]:
+async def newest_events(store: Store, tenant: str, *, limit: int) -> list[PlacedEvent]:
     """A tenant's newest events, oldest first."""
     found = _placed(await store.query("events.newest_events", {"tenant": tenant, "limit": limit}))
     return found[::-1]
 
 
-async def every_event_after(store: Store, after: int, *, limit: int) -> list[Placed]:
+async def every_event_after(store: Store, after: int, *, limit: int) -> list[PlacedEvent]:
     """Events of all tenants after a position, oldest first."""
     return _placed(await store.query("events.every_event_after", {"after": after, "limit": limit}))
 
@@ -85,8 +85,8 @@ async def forgettable(store: Store, *, before: datetime, up_to: int, limit: int)
     return tuple(EVENTS.key(row[0], row[1]) for row in rows)
 
 
-def _placed(rows: Sequence[Row]) -> list[Placed]:
-    return [Placed(int(row[0]), event) for row in rows for event in readable(EVENTS, row[1:2])]
+def _placed(rows: Sequence[Row]) -> list[PlacedEvent]:
+    return [PlacedEvent(int(row[0]), event) for row in rows for event in readable(EVENTS, row[1:2])]
 
 
 def _number(rows: Sequence[Row]) -> int:
@@ -111,12 +111,6 @@ async def every_relay(store: Store, *, limit: int) -> list[Relay]:
     """Relays of every tenant, the one that is furthest behind first."""
     rows = await store.query("events.every_relay", {"limit": limit})
     return readable(RELAYS, (row[0] for row in rows))
-
-
-async def furthest_behind(store: Store) -> int | None:
-    """The lowest position that a relay still stands at; None without relays."""
-    rows = await store.query("events.furthest_behind", {})
-    return None if rows[0][0] is None else int(rows[0][0])
 
 
 async def deliveries(

@@ -50,10 +50,6 @@ SELECT body FROM relays WHERE free_at <= :now ORDER BY free_at, tenant, id LIMIT
 -- Relays of every tenant, the one that is furthest behind first.
 SELECT body FROM relays ORDER BY position, tenant, id LIMIT :limit;
 
--- name: furthest_behind
--- The lowest position that a relay still stands at.
-SELECT min(position) FROM relays;
-
 -- name: list_deliveries
 -- A webhook's deliveries in one state, in the order of their events.
 SELECT body FROM deliveries WHERE tenant = :tenant AND webhook = :webhook AND state = :state AND position > :after

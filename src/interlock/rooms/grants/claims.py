@@ -257,7 +257,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         return use_id(self.task, self.caller.principal, self.execution_id)
 
 
-class Claimed(Protocol):
+class ClaimedUse(Protocol):
     """The part of a claimed use that `asks_for_more` compares."""
 
     @property
@@ -266,7 +266,7 @@ class Claimed(Protocol):
     def groups(self) -> tuple[str, ...]: ...
 
 
-def asks_for_more(claim: ClaimGrant, known: Claimed) -> bool:
+def asks_for_more(claim: ClaimGrant, known: ClaimedUse) -> bool:
     """Whether a claim insists on a signature or on groups that a use was not claimed under."""
     if claim.signed_only and not known.signed:
         return True

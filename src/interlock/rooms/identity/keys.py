@@ -20,7 +20,7 @@ SESSION_PREFIX = "ses"
 LINK_PREFIX = "sil"
 
 
-class NewKey(NamedTuple):
+class NewApiKey(NamedTuple):
     """A key just made. `text` is shown once and kept nowhere."""
 
     id: str
@@ -28,11 +28,11 @@ class NewKey(NamedTuple):
     digest: str
 
 
-def make_key() -> NewKey:
+def make_key() -> NewApiKey:
     """A fresh random key."""
     key_id = secrets.token_hex(_ID_BYTES)
     text = f"{_PREFIX}_{key_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
-    return NewKey(key_id, text, digest_of(text))
+    return NewApiKey(key_id, text, digest_of(text))
 
 
 def digest_of(text: str) -> str:

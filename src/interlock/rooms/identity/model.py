@@ -140,7 +140,6 @@ class SignInLink(Record, frozen=True, kw_only=True):
     digest: str
     key_id: str | None = None
     made_at: datetime
-    made_by: str
     expires_at: datetime
     used_at: datetime | None = None
 

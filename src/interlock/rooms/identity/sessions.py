@@ -331,7 +331,6 @@ class MakeSignInLink(Command[SignInLink], frozen=True, kw_only=True):
             digest=self.digest,
             key_id=self.caller.key_id,
             made_at=world.now,
-            made_by=self.caller.principal,
             expires_at=world.now + self.lasts,
         )
         subject = (who.tenant, who.id, who.id)
@@ -435,7 +434,7 @@ def _own_session(caller: Caller) -> tuple[Any, ...]:
     return () if caller.session_id is None else (SESSIONS.key(caller.tenant, caller.session_id),)
 
 
-# Of an audit entry: the tenant, who did it, and whom it is about.
+# The fields of an audit entry: the tenant, who did it, and whom it is about.
 _Subject = tuple[str, str, str]
 
 

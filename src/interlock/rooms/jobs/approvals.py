@@ -260,7 +260,7 @@ def _is_own_request(world: World, job: Job, names: frozenset[str]) -> bool:
     return False
 
 
-class Outcome(StrEnum):
+class DecisionOutcome(StrEnum):
     APPROVED = "approved"
     REJECTED = "rejected"
     VOTE_RECORDED = "vote_recorded"
@@ -275,7 +275,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     What is decided keeps one vote of each of them; the audit has every vote.
     """
 
-    outcome: Outcome
+    outcome: DecisionOutcome
     job: Job
     votes: int
     quorum: int
@@ -305,7 +305,7 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
         reviewer, job, approval = open_request(world, self.caller, self.job_id, "approve")
         if approval.state is ApprovalState.APPROVED:
             check_seen(job, self.job_hash)
-            return _already(job, approval, Outcome.ALREADY_APPROVED)
+            return _already(job, approval, DecisionOutcome.ALREADY_APPROVED)
         check_undecided(job, approval)
         check_binding(world, job, approval, self.job_hash)
         voted = self._vote(world, job, approval, reviewer)
@@ -342,7 +342,7 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
             record_change(world, job, self.caller, "vote", reason=self.reason, via=self.caller.via)
             announce_job(world, job, "approval.vote_recorded", votes=count, by=self.caller.principal)
         return Decided(
-            outcome=Outcome.VOTE_RECORDED,
+            outcome=DecisionOutcome.VOTE_RECORDED,
             job=job,
             votes=count,
             quorum=voted.requirement.quorum,
@@ -362,7 +362,7 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
         record_change(world, stored, self.caller, "approve", **told, reason=self.reason, via=self.caller.via)
         announce_job(world, stored, "approval.approved", by=self.caller.principal, **told)
         return Decided(
-            outcome=Outcome.APPROVED,
+            outcome=DecisionOutcome.APPROVED,
             job=stored,
             votes=count,
             quorum=approval.requirement.quorum,
@@ -373,7 +373,7 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
 class RejectJob(Command[Decided], frozen=True, kw_only=True):
     """One person's no, which decides at once, whatever the policy has become.
 
-    Who says which version they saw says no to that one alone; without a hash, it is a no to any.
+    With a hash, only that version is rejected; without one, any version is.
     """
 
     caller: Caller
@@ -394,7 +394,7 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
         _, job, approval = open_request(world, self.caller, self.job_id, "reject")
         check_seen(job, self.job_hash)
         if approval.state is ApprovalState.REJECTED:
-            return _already(job, approval, Outcome.ALREADY_REJECTED)
+            return _already(job, approval, DecisionOutcome.ALREADY_REJECTED)
         check_undecided(job, approval)
         settled = _settled(world, approval, "reject", self.caller, self.reason, self.note)
         votes = votes_that_count(world, job, approval)
@@ -409,7 +409,7 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
             decision_id=settled.decision_id, reason=self.reason, code=self.code,
         )  # fmt: skip
         return Decided(
-            outcome=Outcome.REJECTED,
+            outcome=DecisionOutcome.REJECTED,
             job=stored,
             votes=len(settled.votes),
             quorum=settled.requirement.quorum,
@@ -478,7 +478,7 @@ def _move(world: World, job: Job, verb: str, approval: Approval, labels: dict[st
     return world.put(JOBS, changed)
 
 
-def _already(job: Job, approval: Approval, outcome: Outcome) -> Decided:
+def _already(job: Job, approval: Approval, outcome: DecisionOutcome) -> Decided:
     return Decided(
         outcome=outcome,
         job=job,

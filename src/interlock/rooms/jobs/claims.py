@@ -26,17 +26,17 @@ from interlock.rooms.identity.refusals import Forbidden
 from interlock.rooms.identity.rules import caller_reads, identify, require
 from interlock.rooms.jobs.calls import begin_call, call_reads, check_not_begun, doubt_lost_call
 from interlock.rooms.jobs.drift import moved_target, record_drift, target_reads, why_drifted
-from interlock.rooms.jobs.holds import Backoff, is_lost, lose, take
+from interlock.rooms.jobs.holds import JobBackoff, is_lost, lose, take
 from interlock.rooms.jobs.model import (
     GRANTED_LABEL,
     JOBS,
     TRANSITIONS,
     Approval,
     ApprovalState,
-    GrantRef,
     Job,
     JobState,
     Requirement,
+    StandingGrantRef,
     Verdict,
 )
 from interlock.rooms.jobs.placement import request_people, requirement_of
@@ -58,7 +58,6 @@ from interlock.rooms.policy.model import HEAD_ID, HEADS, PolicyUnavailable, beca
 from interlock.rooms.policy.rules import judge, policy_in_force
 from interlock.rooms.targets.model import Target
 
-CLAIM_MAX = 100
 _CLAIMED_BYTES_MAX = 4 * 1024 * 1024
 _COMPUTED_AT_ONCE = 4
 
@@ -121,7 +120,7 @@ class ClaimJobs(Command[tuple[Claimed, ...]], frozen=True, kw_only=True):
     topics: tuple[str, ...]
     most: int
     lease_seconds: int | float
-    backoff: Backoff
+    backoff: JobBackoff
 
     def reads(self) -> Reads:
         tenant = self.caller.tenant
@@ -188,7 +187,7 @@ class ClaimJob(Command[Claimed], frozen=True, kw_only=True):
     caller: Caller
     job_id: str
     lease_seconds: int | float
-    backoff: Backoff
+    backoff: JobBackoff
     repeatable: bool = False
 
     def reads(self) -> Reads:
@@ -231,7 +230,7 @@ class ClaimJob(Command[Claimed], frozen=True, kw_only=True):
 
 
 def hand_out(
-    world: World, job: Job, by: Caller, seconds: float, backoff: Backoff, *, repeatable: bool = False
+    world: World, job: Job, by: Caller, seconds: float, backoff: JobBackoff, *, repeatable: bool = False
 ) -> Claimed:
     """Give a job that may run to a caller; if its last worker lost it, that is settled first."""
     waiting = lose(world, job) if job.state is JobState.RUNNING else job
@@ -420,7 +419,7 @@ def _covers(given: Requirement, asked: Requirement) -> bool:
     )
 
 
-def _is_permitted(job: Job, used: GrantRef, asked: Requirement) -> bool:
+def _is_permitted(job: Job, used: StandingGrantRef, asked: Requirement) -> bool:
     """Whether a standing grant was used for exactly this job, under requirements no weaker than those in force."""
     return used.job_hash == job.job_hash and _covers(used.requirement, asked)
 

@@ -124,10 +124,10 @@ def check_job(world: World, caller: Caller, job_id: str, permit: PermitClaims | 
 def check_lease(
     world: World, caller: Caller, ref: LeaseRef | None, target: EffectTarget | None
 ) -> HeldLease | None:
-    """The caller's lease, if its fence is current, its session is the one that comes, and nobody undercut it.
+    """The caller's lease, if its fence and session are current and no other actor changed what it covers.
 
-    After another actor changed the resource, only an effect that names a version of what the lease covers may go on;
-    the check of targets compares that version. By naming it, the holder shows that they read the change.
+    After another actor changed the resource, only an effect that names a version of what the lease covers may go
+    on; the check of targets compares that version. By naming it, the holder shows that they read the change.
     """
     if ref is None:
         return None
@@ -145,8 +145,8 @@ def check_target(
 ) -> EffectTarget | None:
     """The target that the effect is for, if it is still at the version that the effect was prepared for.
 
-    What a job is bound to holds whatever the caller names, which may be something else or a newer version: people
-    approved the one that they saw. Only the job's executor may have changed it since.
+    The target of the job is checked even if the caller names another target or a newer version: people approved the
+    version that they saw. Only the job's executor may have changed it since.
     """
     bound = _target_of(job)
     if job is not None and bound is not None and not (target and _moved_it_alone(world, caller, job, bound)):

@@ -44,12 +44,10 @@ from interlock.rooms.jobs.records import (
 )
 from interlock.rooms.jobs.refusals import FenceStale
 
-LEASE_SECONDS_DEFAULT = 30
-LEASE_SECONDS_MAX = 3600
 _DOUBLINGS_MAX = 40
 
 
-class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+class JobBackoff(msgspec.Struct, frozen=True, kw_only=True):
     """The delay after a failed attempt: doubled each time, up to `most_seconds`, with jitter."""
 
     base_seconds: float = 1.0
@@ -69,7 +67,7 @@ def is_lost(job: Job, now: datetime) -> bool:
 
 
 def take(
-    world: World, job: Job, worker: str, seconds: float, backoff: Backoff, *, repeatable: bool = False
+    world: World, job: Job, worker: str, seconds: float, backoff: JobBackoff, *, repeatable: bool = False
 ) -> Job:
     """Give a runnable job to a worker under the next fence."""
     claimed = msgspec.structs.replace(
@@ -135,7 +133,7 @@ def give_up(world: World, job: Job, by: Caller | None, action: str, end: LeaseEn
 
 
 def end_lease(job: Job, end: LeaseEnd) -> JobLease | None:
-    """The job's lease, marked with how it ended: so a repeat of the ending call differs from a late one."""
+    """The job's lease, marked with how it ended, so that a repeat of the ending call can be told from a late one."""
     return msgspec.structs.replace(job.lease, ended=end) if job.lease else None
 
 
@@ -192,7 +190,7 @@ class HolderCommand(Command[Job], frozen=True, kw_only=True):
 class RenewJob(HolderCommand, frozen=True, kw_only=True):
     """Keep a job for another lease's length, and perhaps leave a checkpoint for the next worker."""
 
-    backoff: Backoff
+    backoff: JobBackoff
     checkpoint: Any = None
 
     def act(self, world: World, job: Job, lease: JobLease) -> Job:
@@ -285,7 +283,7 @@ class FailJob(HolderCommand, frozen=True, kw_only=True):
     Of a gated call, retryable means that it certainly did nothing; its caller decides when to try again.
     """
 
-    backoff: Backoff
+    backoff: JobBackoff
     error: Any
     retryable: bool
 
@@ -322,7 +320,7 @@ def _lease(
     worker: str,
     claimed_at: datetime,
     seconds: float,
-    backoff: Backoff,
+    backoff: JobBackoff,
     *,
     repeatable: bool,
 ) -> JobLease:
@@ -337,7 +335,7 @@ def _lease(
     )
 
 
-def _retry_at(job: Job, expires_at: datetime, backoff: Backoff, *, repeatable: bool) -> datetime | None:
+def _retry_at(job: Job, expires_at: datetime, backoff: JobBackoff, *, repeatable: bool) -> datetime | None:
     """When it may be tried again if the lease runs out; never for a gated call, which may have happened."""
     if job.is_call:
         return expires_at if repeatable else None

@@ -55,7 +55,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     words: tuple[str, ...] = ()
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+class WaitingRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request that waits for people, where it stands, and why it does not wait for the caller."""
 
     job: Job
@@ -68,7 +68,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 class Found(msgspec.Struct, frozen=True):
     """One page; `after` is where to go on, or None at the end."""
 
-    items: list[Waiting]
+    items: list[WaitingRequest]
     after: Place | None
 
 
@@ -95,7 +95,7 @@ async def list_inbox(
     if wanted.mine and not is_reviewer(who):
         return Found([], None)
     walk = _Walk(store, who, wanted, order, now, after)
-    items: list[Waiting] = []
+    items: list[WaitingRequest] = []
     for look in range(_LOOKS_A_PAGE):
         items += await walk.look(_ROWS_A_LOOK if look else limit + 1)
         if walk.is_over or len(items) > limit or (walk.is_full and items):
@@ -117,7 +117,7 @@ async def count_attention(store: Store, who: Principal, now: datetime) -> Attent
         soon += sum(each.job.ends_at is not None and each.job.ends_at <= now + SOON for each in found)
         if walk.is_over or waiting >= COUNTED_MAX:
             break
-    # Nothing that ends soon stands behind what is to be decided later than that.
+    # A request to be decided later than that does not end soon, and neither do those behind it.
     may_be_sooner = not walk.is_over and walk.after[0] <= micros(now + SOON)
     return Attention(
         waiting=min(waiting, COUNTED_MAX),
@@ -178,7 +178,7 @@ class _Walk:
         self._mine = wanted.mine
         self._params = _params_of(who, wanted)
 
-    async def look(self, rows_max: int) -> list[Waiting]:
+    async def look(self, rows_max: int) -> list[WaitingRequest]:
         """What is wanted of the next `rows_max` requests, as far as they fit a page."""
         params = {**self._params, **self._from(), "limit": rows_max}
         rows, self.is_full = await rows_for_page(self._store, f"jobs.list_requests_by_{self._by}", params)
@@ -205,7 +205,7 @@ class _Walk:
         if rows:
             self.after = (int(rows[0][0]), str(rows[0][1]))
 
-    async def _judge(self, rows: Sequence[Row]) -> list[Waiting]:
+    async def _judge(self, rows: Sequence[Row]) -> list[WaitingRequest]:
         places = {str(row[2]): (int(row[1]), str(row[2])) for row in rows}
         jobs = [job for job in readable(JOBS, (row[0] for row in rows)) if self._is_wanted(job)]
         now = self._world.now
@@ -222,8 +222,8 @@ class _Walk:
         new = [key for key in keys if not self._world.knows(key)]
         self._world.admit({key: await self._store.get(*key) for key in new}, owned=())
 
-    def _entry(self, job: Job, approval: Approval, place: Place) -> Waiting:
-        return Waiting(
+    def _entry(self, job: Job, approval: Approval, place: Place) -> WaitingRequest:
+        return WaitingRequest(
             job=job,
             approval=approval,
             place=place,
@@ -300,7 +300,7 @@ async def search_jobs(
         found = readable(JOBS, (row[0] for row in rows))
         is_last = not is_full and len(rows) < count
         if not found and not is_last:
-            count *= 2  # Not even where to go on can be read, so look further from here.
+            count *= 2  # The cursor cannot be read from these rows either, so look further from here.
             continue
         items += [
             job

@@ -56,7 +56,7 @@ APPROVAL_TRANSITIONS: Mapping[tuple[ApprovalState, str], ApprovalState] = {
 }
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class EscalationStep(msgspec.Struct, frozen=True, kw_only=True):
     """From `after_seconds` on, these groups may decide too."""
 
     after_seconds: int
@@ -71,7 +71,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     self_approval: bool = False
     expires_seconds: int = 86_400
     on_expiry: str = "deny"
-    escalate: tuple[Step, ...] = ()
+    escalate: tuple[EscalationStep, ...] = ()
     binding: str = "strict"
     require_hash: bool = False
     grace_seconds: int = 0
@@ -156,10 +156,10 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         steps = self.requirement.escalate[self.steps_announced :]
         return min([*map(self.opens_at, steps), self.ends_at]) if steps else self.ends_at
 
-    def _is_open(self, step: Step, now: datetime) -> bool:
+    def _is_open(self, step: EscalationStep, now: datetime) -> bool:
         return now >= self.opens_at(step)
 
-    def opens_at(self, step: Step) -> datetime:
+    def opens_at(self, step: EscalationStep) -> datetime:
         """A step opens when its time has come, and at the latest when the request would expire."""
         return min(self.requested_at + timedelta(seconds=step.after_seconds), self.expires_at)
 
@@ -270,7 +270,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failure: Failure | None = None
 
 
-class GrantRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StandingGrantRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The use of a standing grant that released a job: for exactly this hash, and for what was asked then."""
 
     grant_id: str
@@ -314,7 +314,7 @@ class Job(Record, frozen=True, kw_only=True):
     is_question: bool = False
     executor: Executor = Executor.WORKER
     approval: Approval | None = None
-    grant_use: GrantRef | None = None
+    grant_use: StandingGrantRef | None = None
     system_labels: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     revisions: tuple[Revision, ...] = ()
     attempt: int = 0

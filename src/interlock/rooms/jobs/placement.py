@@ -23,7 +23,15 @@ from interlock.rooms.grants.uses import (
     record_refused,
 )
 from interlock.rooms.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role, all_folded
-from interlock.rooms.jobs.model import Approval, ApprovalState, GrantRef, JobState, Requirement, Step, Verdict
+from interlock.rooms.jobs.model import (
+    Approval,
+    ApprovalState,
+    EscalationStep,
+    JobState,
+    Requirement,
+    StandingGrantRef,
+    Verdict,
+)
 from interlock.rooms.policy.action import Action, Priority
 from interlock.rooms.policy.evaluation import Evaluation
 from interlock.rooms.policy.language import UNAVAILABLE, ApprovalRequirement, Decision
@@ -38,7 +46,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     policy_snapshot: str
     approval: Approval | None = None
-    grant_use: GrantRef | None = None
+    grant_use: StandingGrantRef | None = None
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +134,7 @@ def requirement_of(asked: ApprovalRequirement | None) -> Requirement:
         expires_seconds=asked.expires_in,
         on_expiry=asked.on_expiry,
         escalate=tuple(
-            Step(after_seconds=step.after, groups=tuple(step.groups))
+            EscalationStep(after_seconds=step.after, groups=tuple(step.groups))
             for step in sorted(asked.escalate, key=lambda step: step.after)
         ),
         binding=asked.binding,
@@ -220,7 +228,7 @@ def honour_standing(
             continue
         if misfit(world, grant, proposal.action.topic, payload) is None:
             use = world.add(GRANT_USES, consume(world, caller, grant, payload, job_id))
-            ref = GrantRef(grant_id=grant.id, use=use.use, job_hash=job_hash, requirement=requirement)
+            ref = StandingGrantRef(grant_id=grant.id, use=use.use, job_hash=job_hash, requirement=requirement)
             return Placed(
                 state=JobState.PENDING,
                 verdict=placed.verdict,

@@ -37,9 +37,9 @@ from interlock.rooms.jobs.model import (
     JOBS,
     Approval,
     ApprovalState,
+    EscalationStep,
     Job,
     JobState,
-    Step,
 )
 from interlock.rooms.jobs.revisions import EditJob, RefreshApproval
 from interlock.rooms.jobs.withdrawal import has_voted, votes_without, withdrawable
@@ -272,7 +272,7 @@ async def read_takers(store: Store, job: Job) -> tuple[str, ...]:
 
 
 async def read_judging(store: Store, world: World, job: Job, approval: Approval) -> Judging | None:
-    """How to find out why the policy asked; None where no policy did, or it or the submitter is not known any more."""
+    """What is needed to find out why the policy asked; None if no policy did, or if it or the submitter is gone."""
     submitter = world.get(PRINCIPALS, job.tenant, job.submitted_by)
     if submitter is None or job.is_question:
         return None
@@ -315,7 +315,7 @@ def rules_asked(said: Evaluation, job: Job, approval: Approval) -> tuple[RuleAsk
 class Escalated(msgspec.Struct, frozen=True, kw_only=True):
     """A step of an escalation, when it opens or did, and whether it has happened."""
 
-    step: Step
+    step: EscalationStep
     at: datetime
     happened: bool
 

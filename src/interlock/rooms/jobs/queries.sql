@@ -107,10 +107,6 @@ SELECT tenant, count(*), min(id) FROM (
   SELECT tenant, id FROM jobs WHERE state = 'APPROVAL' ORDER BY tenant, id LIMIT :limit
 ) AS awaiting GROUP BY tenant LIMIT :limit;
 
--- name: oldest_dead
--- Dead letters of every tenant, the oldest by id first.
-SELECT body FROM jobs WHERE state = 'FAILED' ORDER BY tenant, id LIMIT :limit;
-
 -- name: list_approvals
 -- A tenant's approval requests, newest first: from each state the newest, which their index has.
 SELECT body FROM (

@@ -43,10 +43,10 @@ _NAME_MAX = 100
 
 
 def revised(world: World, job: Job, by: str, why: str, action: Action) -> tuple[Revision, ...]:
-    """The job's revisions and what it still is, before it becomes `action`.
+    """The job's revisions with its present version added, before it becomes `action`.
 
-    They are bounded. What makes room is the oldest round that asked about the same payload as the next one, so that
-    asking again does not make what was asked first go away. Where every one was an edit: `EditedTooOften`.
+    Their number is bounded. To make room, the oldest version with the same payload as the next one is dropped, so
+    the payload that was asked about first stays. If every version has another payload, it raises `EditedTooOften`.
     """
     current = Revision(
         action=job.action,
@@ -67,9 +67,9 @@ def revised(world: World, job: Job, by: str, why: str, action: Action) -> tuple[
 
 
 def changes_since(job: Job, seen_hash: str | None) -> tuple[str, ...]:
-    """The places in which the request is another than in the version with this hash, or than in any before it.
+    """The fields in which the request differs from the version with this hash, or from any earlier version.
 
-    Of a hash that no version had, nothing can be said.
+    If no version had this hash, there are none.
     """
     others = [old for old in job.revisions if old.job_hash != job.job_hash]
     before = [old.action for old in others if seen_hash is None or old.job_hash == seen_hash]

@@ -153,7 +153,7 @@ async def simulate(
     return Simulated(snapshot=snapshot_id(candidate), examined=examined, changes=tuple(changes))
 
 
-class Held(msgspec.Struct, frozen=True):
+class JobPortion(msgspec.Struct, frozen=True):
     """Some jobs to compare a candidate with, and their submitters, as far as they are known."""
 
     jobs: tuple[Job, ...]
@@ -172,11 +172,11 @@ class Compared(msgspec.Struct, frozen=True):
     seconds: float
 
 
-Apart = Callable[[Held, float], Awaitable[Compared]]
+Apart = Callable[[JobPortion, float], Awaitable[Compared]]
 
 
 def compare(
-    candidate: PolicyDocument, held: Held, seconds: float, clock: Callable[[], float] = process_time
+    candidate: PolicyDocument, held: JobPortion, seconds: float, clock: Callable[[], float] = process_time
 ) -> Compared:
     """Compare a candidate with these jobs, for at most this long."""
     began, examined = clock(), 0
@@ -192,7 +192,7 @@ def compare(
     return Compared(changes, examined, clock() - began)
 
 
-async def _held(jobs: AsyncIterable[Job], store: Store, *, most: int) -> AsyncGenerator[Held]:
+async def _held(jobs: AsyncIterable[Job], store: Store, *, most: int) -> AsyncGenerator[JobPortion]:
     """The jobs in small portions: between two portions, other tenants have their turn."""
     known: dict[str, Principal | None] = {}
     waiting: list[Job] = []
@@ -209,8 +209,8 @@ async def _held(jobs: AsyncIterable[Job], store: Store, *, most: int) -> AsyncGe
         yield _with_actors(waiting, known)
 
 
-def _with_actors(jobs: list[Job], known: dict[str, Principal | None]) -> Held:
-    return Held(tuple(jobs), {job.submitted_by: known[job.submitted_by] for job in jobs})
+def _with_actors(jobs: list[Job], known: dict[str, Principal | None]) -> JobPortion:
+    return JobPortion(tuple(jobs), {job.submitted_by: known[job.submitted_by] for job in jobs})
 
 
 def _change(active: ActivePolicy, job: Job, actor: Principal | None) -> Change | None:

@@ -183,7 +183,7 @@ _JOBS_MAX = AFFECTED_MAX
 TOUCHERS = (Role.SUBMIT, Role.WORK, Role.REVIEW, Role.OPERATE, Role.ADMIN)
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class TargetChange(msgspec.Struct, frozen=True, kw_only=True):
     """One change of a target."""
 
     key: str
@@ -196,7 +196,7 @@ class TouchTarget(Command[Touched], frozen=True, kw_only=True):
     """Record that the caller changed a target. Reporting a version that is known already changes nothing."""
 
     caller: Caller
-    change: Change
+    change: TargetChange
     session: str = ""
 
     def reads(self) -> Reads:
@@ -313,7 +313,7 @@ class TouchTargets(Command[tuple[Touched, ...]], frozen=True, kw_only=True):
     """Several touches as one decision, such as all paths of a commit. Each target may appear once."""
 
     caller: Caller
-    changes: tuple[Change, ...]
+    changes: tuple[TargetChange, ...]
     session: str = ""
 
     def reads(self) -> Reads:
@@ -354,7 +354,7 @@ def _in_session(what: str, session: str) -> str:
     return f"{what} in session {session}" if session else what
 
 
-def _overwritten(before: Target | None, change: Change, toucher: str, session: str) -> Touch | None:
+def _overwritten(before: Target | None, change: TargetChange, toucher: str, session: str) -> Touch | None:
     """The last touch by another actor, if this change was made without having seen it."""
     if before is None or not before.has_moved_from(change.based_on):
         return None

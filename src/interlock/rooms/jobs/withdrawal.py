@@ -14,7 +14,7 @@ from interlock.rooms.identity.model import Caller, Principal, all_folded
 from interlock.rooms.identity.rules import caller_reads
 from interlock.rooms.jobs.approvals import (
     Decided,
-    Outcome,
+    DecisionOutcome,
     check_time,
     eligibility_reads,
     people_who_agree,
@@ -55,7 +55,9 @@ class WithdrawVote(Command[Decided], frozen=True, kw_only=True):
         record_change(world, stored, self.caller, "withdraw", **told, via=self.caller.via)
         announce_job(world, stored, "approval.withdrawn", by=self.caller.principal, votes=count, **told)
         quorum = approval.requirement.quorum
-        return Decided(outcome=Outcome.WITHDRAWN, job=stored, votes=count, quorum=quorum, decision_id=None)
+        return Decided(
+            outcome=DecisionOutcome.WITHDRAWN, job=stored, votes=count, quorum=quorum, decision_id=None
+        )
 
     def refused(self, world: World, refusal: Refusal) -> None:
         if isinstance(refusal, DECISION_REFUSALS):

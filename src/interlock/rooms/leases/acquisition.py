@@ -39,9 +39,9 @@ from interlock.rooms.leases.model import (
     HolderSeen,
     Lease,
     LeaseHeld,
+    LeaseMode,
     LeaseState,
     LeaseTerms,
-    Mode,
     Node,
     Place,
     ResourceTooDeep,
@@ -76,7 +76,7 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
     caller: Caller
     lease_id: str | None = None
     resource: str
-    mode: Mode = Mode.EXCLUSIVE
+    mode: LeaseMode = LeaseMode.EXCLUSIVE
     purpose: str = ""
     session: str = ""
     ttl_seconds: int | float = 60

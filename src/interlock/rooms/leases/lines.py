@@ -19,9 +19,9 @@ from interlock.rooms.leases.model import (
     NODES,
     TRANSITIONS,
     Lease,
+    LeaseMode,
     LeaseNotActionable,
     LeaseState,
-    Mode,
     Node,
     Place,
     path_of,
@@ -38,7 +38,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     principal: str
     resource: str
-    mode: Mode
+    mode: LeaseMode
     ticket: str | None = None
     purpose: str = ""
 
@@ -49,7 +49,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         return place.ticket == self.ticket
 
     def excludes(self, place: Place) -> bool:
-        return Mode.EXCLUSIVE in (self.mode, place.mode) and overlaps(self.resource, place.resource)
+        return LeaseMode.EXCLUSIVE in (self.mode, place.mode) and overlaps(self.resource, place.resource)
 
 
 def overlaps(resource: str, other: str) -> bool:
@@ -109,12 +109,12 @@ class LeasesUnder(Pick[Lease], frozen=True, kw_only=True):
 
     tenant: str
     path: str
-    wanted: Mode
+    wanted: LeaseMode
     own: bool = False
 
     @property
     def query(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - two queries, by the mode
-        if self.wanted is Mode.EXCLUSIVE:
+        if self.wanted is LeaseMode.EXCLUSIVE:
             return "leases.leases_under"
         return "leases.exclusive_leases_under"
 
@@ -126,7 +126,7 @@ class LeasesUnder(Pick[Lease], frozen=True, kw_only=True):
             record.tenant == self.tenant
             and record.is_held
             and record.resource.startswith(f"{self.path}/")
-            and Mode.EXCLUSIVE in (record.mode, self.wanted)
+            and LeaseMode.EXCLUSIVE in (record.mode, self.wanted)
         )
 
     def sort_key(self, record: Lease) -> Any:

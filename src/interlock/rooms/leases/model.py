@@ -29,7 +29,7 @@ TREE = "/**"
 NULL = msgspec.Raw(b"null")
 
 
-class Mode(StrEnum):
+class LeaseMode(StrEnum):
     EXCLUSIVE = "exclusive"
     SHARED = "shared"
 
@@ -109,7 +109,7 @@ class Lease(Record, frozen=True, kw_only=True):
     """
 
     resource: str
-    mode: Mode
+    mode: LeaseMode
     state: LeaseState
     fence: int
     owner: str
@@ -166,7 +166,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """A live lease as its node sees it; `tree` if it covers what lies under the node."""
 
     lease_id: str
-    mode: Mode
+    mode: LeaseMode
     tree: bool = False
 
 
@@ -178,7 +178,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     principal: str
     resource: str
-    mode: Mode
+    mode: LeaseMode
     since: datetime
     expires_at: datetime
     ticket: str = ""
@@ -252,9 +252,9 @@ def top_of(path: str) -> str:
     return path.split("/", 1)[0]
 
 
-def conflicts(held: Holder, wanted: Mode) -> bool:
+def conflicts(held: Holder, wanted: LeaseMode) -> bool:
     """Two leases exclude each other unless both are shared."""
-    return held.mode is Mode.EXCLUSIVE or wanted is Mode.EXCLUSIVE
+    return held.mode is LeaseMode.EXCLUSIVE or wanted is LeaseMode.EXCLUSIVE
 
 
 class SetLeaseTerms(Command[LeaseTerms], frozen=True, kw_only=True):

@@ -154,7 +154,7 @@ class ResumeLease(OwnLease[Lease], frozen=True, kw_only=True):
         return stored
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class CheckedLease(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a fence is current, for a sink that is about to write."""
 
     current: bool
@@ -163,7 +163,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     current_fence: int
 
 
-class CheckLease(Command[Checked], frozen=True, kw_only=True):
+class CheckLease(Command[CheckedLease], frozen=True, kw_only=True):
     """Tell a sink whether a fence is current, by the store's clock and in order with every other decision."""
 
     caller: Caller
@@ -176,10 +176,10 @@ class CheckLease(Command[Checked], frozen=True, kw_only=True):
         node = NODES.key(tenant, path_of(self.resource)[0])
         return caller_reads(self.caller) | Reads(own=(LEASES.key(tenant, self.lease_id),), see=(node,))
 
-    def decide(self, world: World) -> Checked:
+    def decide(self, world: World) -> CheckedLease:
         require(world, self.caller)
         lease = find_lease(world, self.caller.tenant, self.lease_id, self.resource)
-        return Checked(
+        return CheckedLease(
             current=lease.is_live_at(world.now) and lease.fence == self.fence,
             state=lease.state_at(world.now),
             lease=lease,
@@ -267,7 +267,7 @@ def current_lease(
 def stale_lease_reads(
     world: World, caller: Caller, lease_id: str, resource: str, fence: int, *, session: str | None = None
 ) -> Reads:
-    """What a stale fence is recorded in, if this one looks stale; an owner in good standing pays nothing."""
+    """The records for a stale fence, if this one looks stale; a current owner loads nothing more."""
     lease = world.get(LEASES, caller.tenant, lease_id)
     if lease is None or lease.resource != resource:
         return NOTHING

@@ -67,7 +67,7 @@ _KEYS_MAX = 16
 _RING = KEY_RINGS.key(DEPLOYMENT, RING_ID)
 
 
-class NewKey(msgspec.Struct, frozen=True, kw_only=True):
+class NewSigningKey(msgspec.Struct, frozen=True, kw_only=True):
     """A key pair just made, outside the rules."""
 
     kid: str
@@ -79,7 +79,7 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
 class EnsureKey(Command[KeyRing], frozen=True, kw_only=True):
     """The ring, with a first key in it if there was none. Of several servers that offer one, one wins."""
 
-    offered: NewKey
+    offered: NewSigningKey
 
     def reads(self) -> Reads:
         return Reads(own=(_RING,))
@@ -99,7 +99,7 @@ class RotateKeys(Command[KeyRing], frozen=True, kw_only=True):
     None for the operator of the store.
     """
 
-    offered: NewKey
+    offered: NewSigningKey
     lead_seconds: int = 300
     revoke: bool = False
     tenant: str
@@ -128,7 +128,7 @@ class RotateKeys(Command[KeyRing], frozen=True, kw_only=True):
         record_people_only(world, self.by, "permit_key_rotate", self.offered.kid, refusal)
 
 
-def _key(made: NewKey, now: datetime, begins: datetime) -> SigningKey:
+def _key(made: NewSigningKey, now: datetime, begins: datetime) -> SigningKey:
     return SigningKey(
         kid=made.kid,
         public=made.public,

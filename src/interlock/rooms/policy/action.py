@@ -12,7 +12,7 @@ from interlock.kernel.codec.canonical import canonical
 
 
 class PeopleAsked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """That people are to decide because the submitter says so, of these groups if there are any."""
+    """The submitter asks for people's decision: of any reviewer, or of people in these groups."""
 
     groups: tuple[str, ...] = ()
 

@@ -20,11 +20,11 @@ from typing import NamedTuple, cast
 
 from interlock.rooms.policy.facts import UNIT, Extent, extent_of, widest
 from interlock.rooms.policy.syntax import (
-    Call,
     Collection,
     Constant,
     Expression,
     Field,
+    FunctionCall,
     Loop,
     Name,
     Tree,
@@ -117,7 +117,7 @@ _PATTERN_START_BYTES = 4096
 _PATTERN_RUN = 5
 
 
-class Known(NamedTuple):
+class KnownValue(NamedTuple):
     """The known facts of a value before it is computed: its extent, and the value itself if it is a constant."""
 
     extent: Extent
@@ -137,11 +137,11 @@ class _Price(NamedTuple):
 class _Scope(NamedTuple):
     """What names mean here, and the extents of values that were measured before, by their identity."""
 
-    known: Mapping[str, Known]
+    known: Mapping[str, KnownValue]
     extents: dict[int, Extent]
 
     def extent_of(self, value: object) -> Extent:
-        """To measure a large payload takes as long as to read it, and an expression may name it a hundred times."""
+        """The extent of a value, measured once: that takes as long as reading it, and it may be named often."""
         measured = self.extents.get(id(value))
         if measured is None:
             measured = self.extents[id(value)] = extent_of(value)
@@ -153,7 +153,7 @@ _WRITTEN = Extent(text=64)  # a number, time or type as text
 
 
 def seconds_at_most(
-    tree: Tree, asked: Extent, known: Mapping[str, Known], extents: dict[int, Extent] | None = None
+    tree: Tree, asked: Extent, known: Mapping[str, KnownValue], extents: dict[int, Extent] | None = None
 ) -> float:
     """The most that the expression can take, if all it is asked about has the extent `asked` in all.
 
@@ -172,14 +172,16 @@ def unpriced(tree: Tree) -> list[tuple[int, str]]:
 
 def literal_patterns(tree: Tree) -> list[tuple[int, str]]:
     """Every regular expression in the tree with its offset."""
-    calls = [node for node in nodes_of(tree.root) if isinstance(node, Call) and node.function == "matches"]
+    calls = [
+        node for node in nodes_of(tree.root) if isinstance(node, FunctionCall) and node.function == "matches"
+    ]
     return [(tree.offsets.get(call.arguments[1].id, 0), _pattern(call)) for call in calls]
 
 
 def _problem(node: Expression) -> str | None:
     if isinstance(node, Collection) and node.message:
         return f"{node.message} is not offered in policies; use a map"
-    if not isinstance(node, Call):
+    if not isinstance(node, FunctionCall):
         return None
     if node.function not in _FUNCTIONS:
         return f"{node.function}() is not offered in policies"
@@ -196,13 +198,13 @@ def _price(node: Expression, scope: _Scope) -> _Price:
             length = len(node.text or b"")
             return _flat(_NODE, Extent(UNIT + length, length))
         case Name():
-            known = scope.known.get(node.name, Known(_WRITTEN))
+            known = scope.known.get(node.name, KnownValue(_WRITTEN))
             return _flat(_NODE, known.extent)._replace(value=known.value)
         case Field():
             return _field(node, scope)
         case Collection():
             return _collection(node, scope)
-        case Call():
+        case FunctionCall():
             parts = [_price(argument, scope) for argument in node.arguments]
             spent, extent = _FUNCTIONS[node.function](node, [part.extent for part in parts])
             return _sum(parts, _NODE + spent, extent)
@@ -240,15 +242,15 @@ def _collection(node: Collection, scope: _Scope) -> _Price:
 def _loop(node: Loop, scope: _Scope) -> _Price:
     over, start = _price(node.over, scope), _price(node.start, scope)
     steps = min(_members(node.over, over.extent), STEPS_MAX)
-    each = dict.fromkeys(node.variables, Known(_each(over, scope)))
-    within = _Scope({**scope.known, **each, node.accumulator: Known(start.extent)}, scope.extents)
+    each = dict.fromkeys(node.variables, KnownValue(_each(over, scope)))
+    within = _Scope({**scope.known, **each, node.accumulator: KnownValue(start.extent)}, scope.extents)
     step = _price(node.step, within)
     # `map` and `filter` add one member at each step, and copy what they have for it.
     gathers = isinstance(node.start, Collection)
     gathered = Extent(step.extent.total * max(steps, 1), step.extent.text, max(step.extent.width, steps))
     copying = steps * _ELEMENT_BYTES * _KEPT if gathers else 0
     turn = _sum([_price(node.condition, within), step], _NODE + copying, step.extent)
-    result = {**within.known, node.accumulator: Known(gathered if gathers else step.extent)}
+    result = {**within.known, node.accumulator: KnownValue(gathered if gathers else step.extent)}
     after = _price(node.result, _Scope(result, scope.extents))
     around = _sum([over, start, after], _NODE, after.extent)
     nested = around.nested + steps * turn.nested
@@ -266,22 +268,22 @@ def _members(node: Expression, extent: Extent) -> int:
     return len(node.members) if isinstance(node, Collection) else extent.width
 
 
-_Pricing = Callable[[Call, list[Extent]], tuple[float, Extent]]
+_Pricing = Callable[[FunctionCall, list[Extent]], tuple[float, Extent]]
 
 
-def _cheap(_call: Call, _given: list[Extent]) -> tuple[float, Extent]:
+def _cheap(_call: FunctionCall, _given: list[Extent]) -> tuple[float, Extent]:
     return 0, _SMALL
 
 
-def _equal(_call: Call, given: list[Extent]) -> tuple[float, Extent]:
+def _equal(_call: FunctionCall, given: list[Extent]) -> tuple[float, Extent]:
     return _COMPARE * min(extent.total for extent in given), _SMALL
 
 
-def _ordered(_call: Call, given: list[Extent]) -> tuple[float, Extent]:
+def _ordered(_call: FunctionCall, given: list[Extent]) -> tuple[float, Extent]:
     return _SCAN * min(extent.text for extent in given), _SMALL
 
 
-def _joined(call: Call, given: list[Extent]) -> tuple[float, Extent]:
+def _joined(call: FunctionCall, given: list[Extent]) -> tuple[float, Extent]:
     left, right = given
     are_lists = any(isinstance(argument, Collection) for argument in call.arguments)
     members = sum(_members(*each) for each in zip(call.arguments, given, strict=True))
@@ -290,18 +292,18 @@ def _joined(call: Call, given: list[Extent]) -> tuple[float, Extent]:
     return spent, Extent(left.total + right.total, text, max(members, left.width, right.width))
 
 
-def _contained(_call: Call, given: list[Extent]) -> tuple[float, Extent]:
+def _contained(_call: FunctionCall, given: list[Extent]) -> tuple[float, Extent]:
     sought, among = given
     compared = min(sought.total * max(among.width, 1), among.total)
     return _MEMBER * among.width + _COMPARE * compared + _SCAN * sought.text, _SMALL
 
 
-def _searched(_call: Call, given: list[Extent]) -> tuple[float, Extent]:
+def _searched(_call: FunctionCall, given: list[Extent]) -> tuple[float, Extent]:
     text, sought = given
     return _SCAN * text.text + _SEARCH * text.text * sought.text, _SMALL
 
 
-def _matched(call: Call, given: list[Extent]) -> tuple[float, Extent]:
+def _matched(call: FunctionCall, given: list[Extent]) -> tuple[float, Extent]:
     program, length = weight(_pattern(call)), given[0].text
     per_instruction = (
         _PATTERN_BUILD + _PATTERN_START * min(length, _PATTERN_START_BYTES) + _PATTERN_RUN * length
@@ -309,24 +311,24 @@ def _matched(call: Call, given: list[Extent]) -> tuple[float, Extent]:
     return 10_000 + program * per_instruction, _SMALL
 
 
-def _scanned(_call: Call, given: list[Extent]) -> tuple[float, Extent]:
+def _scanned(_call: FunctionCall, given: list[Extent]) -> tuple[float, Extent]:
     return _SCAN * max(extent.text for extent in given), _SMALL
 
 
-def _converted(_call: Call, given: list[Extent]) -> tuple[float, Extent]:
+def _converted(_call: FunctionCall, given: list[Extent]) -> tuple[float, Extent]:
     text = max(given[0].text, _WRITTEN.text)
     return _KEPT * text, Extent(UNIT + text, text)
 
 
-def _chosen(_call: Call, given: list[Extent]) -> tuple[float, Extent]:
+def _chosen(_call: FunctionCall, given: list[Extent]) -> tuple[float, Extent]:
     return 0, widest(given)
 
 
-def _element(_call: Call, given: list[Extent]) -> tuple[float, Extent]:
+def _element(_call: FunctionCall, given: list[Extent]) -> tuple[float, Extent]:
     return _SCAN * given[1].text, given[0]
 
 
-def _same(_call: Call, given: list[Extent]) -> tuple[float, Extent]:
+def _same(_call: FunctionCall, given: list[Extent]) -> tuple[float, Extent]:
     return 0, given[0]
 
 
@@ -354,6 +356,6 @@ _FUNCTIONS: dict[str, _Pricing] = {
 }
 
 
-def _pattern(call: Call) -> str:
+def _pattern(call: FunctionCall) -> str:
     pattern = call.arguments[1]
     return (pattern.text or b"").decode(errors="replace") if isinstance(pattern, Constant) else ""

@@ -23,15 +23,15 @@ from typing import Any, NamedTuple, Protocol, cast
 from cel_expr_python import cel  # pyright: ignore[reportMissingTypeStubs]
 
 from interlock.kernel.codec.strict import JsonValue
-from interlock.rooms.policy.cost import Known, literal_patterns, seconds_at_most, unpriced
+from interlock.rooms.policy.cost import KnownValue, literal_patterns, seconds_at_most, unpriced
 from interlock.rooms.policy.facts import Extent, TooDear, Unanswered, checked, extent_of
 from interlock.rooms.policy.presence import culprit, unguarded
 from interlock.rooms.policy.syntax import (
-    Call,
     Collection,
     Constant,
     Expression,
     Field,
+    FunctionCall,
     Loop,
     Name,
     Tree,
@@ -50,7 +50,7 @@ _WHY_MAX = 300
 _KNOWN_PRICES_MAX = 512
 
 
-class Problem(NamedTuple):
+class ExpressionProblem(NamedTuple):
     """An error in an expression, and at which character (from 0)."""
 
     message: str
@@ -60,7 +60,7 @@ class Problem(NamedTuple):
 class ExpressionInvalid(ValueError):
     """The text is not an expression that policies offer."""
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[ExpressionProblem]) -> None:
         """Carry at least one problem."""
         super().__init__("; ".join(problem.message for problem in problems))
         self.problems = tuple(problems)
@@ -93,15 +93,17 @@ class Facts:
         self.extents: dict[int, Extent] = {}
 
     @cached_property
-    def known(self) -> dict[str, Known]:
+    def known(self) -> dict[str, KnownValue]:
         """Each of the values with its extent."""
-        return {name: Known(extent_of(value), value) for name, value in self.values.items()}
+        return {name: KnownValue(extent_of(value), value) for name, value in self.values.items()}
 
 
 class Program:
     """A compiled expression."""
 
-    def __init__(self, text: str, tree: Tree, compiled: _Compiled, warnings: Iterable[Problem]) -> None:
+    def __init__(
+        self, text: str, tree: Tree, compiled: _Compiled, warnings: Iterable[ExpressionProblem]
+    ) -> None:
         """Keep what `compile_expression` made. `warnings`: what a request may lack that this reads."""
         self.text = text
         self.warnings = tuple(warnings)
@@ -125,7 +127,7 @@ class Program:
             if len(self._prices) >= _KNOWN_PRICES_MAX:
                 self._prices.clear()
             bound = Extent(*(1 << bits for bits in key))
-            price = seconds_at_most(self._tree, bound, dict.fromkeys(NAMES, Known(bound)))
+            price = seconds_at_most(self._tree, bound, dict.fromkeys(NAMES, KnownValue(bound)))
             self._prices[key] = price
         return price
 
@@ -159,23 +161,25 @@ class Program:
 def compile_expression(text: str) -> Program:
     """Compile an expression that gives true or false; raise `ExpressionInvalid` with every problem found."""
     if len(text) > EXPRESSION_MAX:
-        raise ExpressionInvalid([Problem(f"longer than {EXPRESSION_MAX} characters; split the rule", 0)])
+        raise ExpressionInvalid(
+            [ExpressionProblem(f"longer than {EXPRESSION_MAX} characters; split the rule", 0)]
+        )
     if not text.strip():
-        raise ExpressionInvalid([Problem("is empty; write a condition, or leave it out", 0)])
+        raise ExpressionInvalid([ExpressionProblem("is empty; write a condition, or leave it out", 0)])
     if "\0" in text:
-        raise ExpressionInvalid([Problem("contains U+0000; remove it", text.index("\0"))])
+        raise ExpressionInvalid([ExpressionProblem("contains U+0000; remove it", text.index("\0"))])
     checked = _compiled(text)
     tree = read_tree(checked.serialize())
     if problems := [*_unfit(checked, tree)]:
         raise ExpressionInvalid(problems)
-    warnings = [Problem(message, offset) for offset, message in unguarded(tree)]
+    warnings = [ExpressionProblem(message, offset) for offset, message in unguarded(tree)]
     named = with_actors_named(text, tree)
     if named != text:
         tree = read_tree(_compiled(named).serialize())
     program = Program(text, tree, _compiled(f"({named}\n) ? true : false"), warnings)
     if program.roughly(_SMALL_JOB) > EVALUATION_SECONDS:
         message = "this could take longer than the evaluation budget even on a small job; simplify it"
-        raise ExpressionInvalid([Problem(message, 0)])
+        raise ExpressionInvalid([ExpressionProblem(message, 0)])
     program.prepare()
     return program
 
@@ -226,32 +230,32 @@ def _compiled(text: str) -> _Compiled:
         raise ExpressionInvalid([*_reported(text, str(error))]) from None
 
 
-def _reported(text: str, report: str) -> Iterator[Problem]:
+def _reported(text: str, report: str) -> Iterator[ExpressionProblem]:
     found = _REPORTED.findall(report)
     if "recursion" in report or not found:
         reason = (
             "nested deeper than 32 levels; split the rule" if "recursion" in report else report[:_WHY_MAX]
         )
-        yield Problem(reason, 0)
+        yield ExpressionProblem(reason, 0)
         return
     lines = text.split("\n")
     for line, column, message in found:
         before = sum(len(earlier) + 1 for earlier in lines[: max(int(line) - 1, 0)])
-        yield Problem(
+        yield ExpressionProblem(
             message.removesuffix(" (in container '')")[:_WHY_MAX],
             min(before + max(int(column) - 1, 0), len(text)),
         )
 
 
-def _unfit(checked: _Compiled, tree: Tree) -> Iterator[Problem]:
+def _unfit(checked: _Compiled, tree: Tree) -> Iterator[ExpressionProblem]:
     kind = checked.return_type().name()
     if kind not in ("BOOL", "DYN"):
-        yield Problem(f"gives {kind.lower()}, not true or false; compare it with something", 0)
+        yield ExpressionProblem(f"gives {kind.lower()}, not true or false; compare it with something", 0)
     for offset, message in (*unpriced(tree), *compared_with_null(tree)):
-        yield Problem(message, offset)
+        yield ExpressionProblem(message, offset)
     for offset, pattern in literal_patterns(tree):
         if why := _pattern_problem(pattern):
-            yield Problem(f"not a regular expression (RE2): {why}", offset)
+            yield ExpressionProblem(f"not a regular expression (RE2): {why}", offset)
 
 
 def _pattern_problem(pattern: str) -> str | None:
@@ -304,7 +308,7 @@ def compared_with_null(tree: Tree) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
     shadowed = _in_loops_over_actors(tree)
     for call in nodes_of(tree.root):
-        if not isinstance(call, Call) or call.function not in _EQUALITIES or call.id in shadowed:
+        if not isinstance(call, FunctionCall) or call.function not in _EQUALITIES or call.id in shadowed:
             continue
         left, right = call.arguments
         for compared, null in ((left, right), (right, left)):
@@ -330,7 +334,7 @@ def _of_actor(expression: Expression) -> str | None:
             return "id"
         case Field(operand=Name(name="actor"), name=field):
             return field
-        case Call(function="_[_]", arguments=(Name(name="actor"), Constant(text=bytes(key)))):
+        case FunctionCall(function="_[_]", arguments=(Name(name="actor"), Constant(text=bytes(key)))):
             return key.decode()
         case _:
             return None
@@ -345,7 +349,7 @@ def _bare(expression: Expression) -> Iterator[Name]:
             return
         case Field():
             yield from _below(expression.operand)
-        case Call():
+        case FunctionCall():
             mapped = {_INDEX: 0, _MEMBER: 1}.get(expression.function)
             for place, each in enumerate(expression.arguments):
                 yield from _below(each) if place == mapped else _bare(each)

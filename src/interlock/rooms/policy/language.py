@@ -66,7 +66,7 @@ DAY_SECONDS = 86_400
 UNAVAILABLE = "unavailable"  # the decision shown for a job that could not be evaluated
 
 
-class Mode(StrEnum):
+class PolicyMode(StrEnum):
     """Whether decisions bind, or are only recorded."""
 
     ENFORCE = "enforce"
@@ -150,7 +150,7 @@ class PolicyDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A whole policy."""
 
     version: Literal["v1"] = "v1"
-    mode: Mode = Mode.ENFORCE
+    mode: PolicyMode = PolicyMode.ENFORCE
     default: Decision = Decision.DENY
     rules: tuple[Rule, ...] = ()
 

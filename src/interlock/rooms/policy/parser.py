@@ -34,9 +34,9 @@ from interlock.rooms.policy.language import (
     Binding,
     Decision,
     Escalation,
-    Mode,
     OnExpiry,
     PolicyDocument,
+    PolicyMode,
     Rate,
     Rule,
     Throttle,
@@ -143,7 +143,7 @@ _OUTCOMES = tuple(decision.value for decision in Decision if decision is not Dec
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 
-class Checked(NamedTuple):
+class CheckedPolicy(NamedTuple):
     """A policy, and what in its text is allowed but may not be meant, in the order of the text."""
 
     document: PolicyDocument
@@ -155,7 +155,7 @@ def parse_policy(text: str | bytes, *, syntax: Syntax = "auto") -> PolicyDocumen
     return check_policy(text, syntax=syntax).document
 
 
-def check_policy(text: str | bytes, *, syntax: Syntax = "auto") -> Checked:
+def check_policy(text: str | bytes, *, syntax: Syntax = "auto") -> CheckedPolicy:
     """Read a policy as `parse_policy` does, with its warnings."""
     source = read_source(decoded(text), is_json=None if syntax == "auto" else syntax == "json")
     reading = Reading(source)
@@ -163,7 +163,7 @@ def check_policy(text: str | bytes, *, syntax: Syntax = "auto") -> Checked:
     if reading.errors:
         raise SourceInvalid(reading.errors)
     warnings = sorted(reading.warnings, key=lambda each: (each.line, each.column))
-    return Checked(document, tuple(warnings[:ERRORS_MAX]))
+    return CheckedPolicy(document, tuple(warnings[:ERRORS_MAX]))
 
 
 def _read_document(reading: Reading, node: Node) -> PolicyDocument:
@@ -171,7 +171,9 @@ def _read_document(reading: Reading, node: Node) -> PolicyDocument:
     field = partial(reading.field, fields, "")
     field("version", partial(reading.choice, options=("v1",)), "v1")
     return PolicyDocument(
-        mode=Mode(field("mode", partial(reading.choice, options=tuple(Mode)), Mode.ENFORCE)),
+        mode=PolicyMode(
+            field("mode", partial(reading.choice, options=tuple(PolicyMode)), PolicyMode.ENFORCE)
+        ),
         default=Decision(field("default", partial(reading.choice, options=_OUTCOMES), Decision.DENY)),
         rules=field("rules", partial(_read_rules, reading), ()),
     )

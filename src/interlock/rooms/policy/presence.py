@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias, cast
 
 from interlock.rooms.policy.syntax import (
-    Call,
     Collection,
     Constant,
     Expression,
     Field,
+    FunctionCall,
     Loop,
     Name,
     Tree,
@@ -111,7 +111,7 @@ class _Walk:
                 return
             case Field():
                 yield from self._walk(node.operand, present)
-            case Call():
+            case FunctionCall():
                 for each, known in _with_knowledge(node, present):
                     yield from self._walk(each, known)
             case Collection():
@@ -149,14 +149,14 @@ def _chain(node: Expression) -> tuple[Name, Path] | None:
             return node, (node.name,)
         case Field():
             below, key = _chain(node.operand), node.name
-        case Call(function="_[_]", arguments=(operand, Constant(text=bytes(text)))):
+        case FunctionCall(function="_[_]", arguments=(operand, Constant(text=bytes(text)))):
             below, key = _chain(operand), text.decode()
         case _:
             return None
     return (below[0], (*below[1], key)) if below else None
 
 
-def _with_knowledge(call: Call, present: Present) -> Iterator[tuple[Expression, Present]]:
+def _with_knowledge(call: FunctionCall, present: Present) -> Iterator[tuple[Expression, Present]]:
     """Each argument, with the fields that are known to exist when it is evaluated."""
     arguments = call.arguments
     if call.function == _CHOICE and len(arguments) == 3:
@@ -179,12 +179,12 @@ def _present_if(node: Expression, *, holds: bool) -> Present:
         case Field(is_test=True) if holds:
             chain = _chain(node)
             return frozenset(chain[1][:length] for length in range(2, len(chain[1]) + 1)) if chain else _NONE
-        case Call(function="@in", arguments=(Constant(text=bytes(key)), where)) if holds:
+        case FunctionCall(function="@in", arguments=(Constant(text=bytes(key)), where)) if holds:
             chain = _chain(where)
             return frozenset({(*chain[1], key.decode())}) if chain else _NONE
-        case Call(function="!_", arguments=(inner,)):
+        case FunctionCall(function="!_", arguments=(inner,)):
             return _present_if(inner, holds=not holds)
-        case Call(function="_&&_" | "_||_", arguments=arguments):
+        case FunctionCall(function="_&&_" | "_||_", arguments=arguments):
             each = [_present_if(argument, holds=holds) for argument in arguments]
             every_one_counts = (node.function == _AND) == holds
             return _NONE.union(*each) if every_one_counts else each[0].intersection(*each[1:])
@@ -290,9 +290,9 @@ def _operands(root: Expression, function: str) -> Iterator[Expression]:
     for node in nodes_of(root):
         if isinstance(node, Loop) and function == "<iter_range>":
             yield node.over
-        elif isinstance(node, Call) and node.function == function:
+        elif isinstance(node, FunctionCall) and node.function == function:
             yield from node.arguments
-        elif isinstance(node, Call) and node.function == _CHOICE and function == "<jump_condition>":
+        elif isinstance(node, FunctionCall) and node.function == _CHOICE and function == "<jump_condition>":
             yield node.arguments[0]
 
 

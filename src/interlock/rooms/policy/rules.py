@@ -33,8 +33,8 @@ from interlock.rooms.policy.expressions import ExpressionFailed
 from interlock.rooms.policy.judgement import Compiling, Judging, bare_input
 from interlock.rooms.policy.language import (
     DAY_SECONDS,
-    Mode,
     PolicyDocument,
+    PolicyMode,
     Throttle,
     canonical_policy,
     snapshot_id,
@@ -86,7 +86,7 @@ def active_policy(head: PolicyHead | None, compute: Compute = compute_here) -> A
         policy = kept(snapshot) or compute(Compiling(tenant=tenant, snapshot=snapshot, document=document))
     except (SnapshotAltered, SourceInvalid) as altered:
         raise PolicyUnavailable("policy", str(altered)) from altered
-    return ActivePolicy(snapshot, policy, policy.document.mode is Mode.OBSERVE, document)
+    return ActivePolicy(snapshot, policy, policy.document.mode is PolicyMode.OBSERVE, document)
 
 
 def judge(world: World, tenant: str, action: Action, actor: Principal, priority: Priority) -> Evaluation:

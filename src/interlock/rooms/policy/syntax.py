@@ -36,7 +36,7 @@ class Field(msgspec.Struct, frozen=True):
     is_test: bool = False
 
 
-class Call(msgspec.Struct, frozen=True):
+class FunctionCall(msgspec.Struct, frozen=True):
     """A function or operator. A method's target is its first argument."""
 
     id: int
@@ -65,7 +65,7 @@ class Loop(msgspec.Struct, frozen=True):
     result: Expression
 
 
-Expression: TypeAlias = Constant | Name | Field | Call | Collection | Loop
+Expression: TypeAlias = Constant | Name | Field | FunctionCall | Collection | Loop
 
 
 class Tree(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ def _children(expression: Expression) -> tuple[Expression, ...]:
             return ()
         case Field():
             return (expression.operand,)
-        case Call():
+        case FunctionCall():
             return expression.arguments
         case Collection():
             return expression.members
@@ -137,7 +137,7 @@ def _field(node: int, fields: _Fields) -> Expression:
 
 def _call(node: int, fields: _Fields) -> Expression:
     arguments = [*fields.get(1, []), *fields.get(3, [])]
-    return Call(node, _text(fields, 2), _expressions(arguments))
+    return FunctionCall(node, _text(fields, 2), _expressions(arguments))
 
 
 def _list(node: int, fields: _Fields) -> Expression:

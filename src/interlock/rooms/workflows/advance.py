@@ -114,7 +114,7 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         try:
             placed = place(world, proposal, job_hash=job_hash, ends_at=None)
         except PolicyThrottled as full:
-            # Not for how long: that changes at every look.
+            # Without the time: that changes at every look.
             return f"rule {full.rule!r} allows no more for now"
         except PolicyUnavailable as failed:
             return failed.detail

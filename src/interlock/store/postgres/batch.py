@@ -31,7 +31,7 @@ from interlock.kernel.world import Changes
 from interlock.store.catalogue import named_sql
 from interlock.store.postgres import statements as sql
 from interlock.store.postgres.connections import BEGIN, Deadline, Writer
-from interlock.store.postgres.driver import LOCKED, Session
+from interlock.store.postgres.driver import LOCKED, PostgresConnection
 from interlock.store.statements import KeptImmutables, state_in
 
 # `lock_timeout` bounds the wait for each row; this bounds the wait for all of them.
@@ -53,7 +53,7 @@ class Batches:
         self._types: sql.ColumnTypes = {}
         self._kept = KeptImmutables()
 
-    async def learn_columns(self, session: Session) -> None:
+    async def learn_columns(self, session: PostgresConnection) -> None:
         """Read the columns' types, which their values are sent as."""
         rows = await session.fetch(sql.COLUMN_TYPES)
         self._types = {(row[0], row[1]): row[2] for row in rows}
@@ -76,7 +76,7 @@ class Batches:
         return changes
 
     async def attempt(
-        self, session: Session, transaction: Transaction, lock: sql.Lock, deadline: Deadline
+        self, session: PostgresConnection, transaction: Transaction, lock: sql.Lock, deadline: Deadline
     ) -> Changes:
         """Load and decide; what there is to write."""
         loaded = await self._load(session, transaction.reads, lock, deadline)
@@ -85,7 +85,12 @@ class Batches:
         return transaction.decide(again)
 
     async def _load(
-        self, session: Session, reads: Reads, lock: sql.Lock, deadline: Deadline, now: datetime | None = None
+        self,
+        session: PostgresConnection,
+        reads: Reads,
+        lock: sql.Lock,
+        deadline: Deadline,
+        now: datetime | None = None,
     ) -> Loaded:
         """The first load reads the clock; `now` is what it read, for the second."""
         kept = self._find_kept(reads.see)
@@ -111,7 +116,7 @@ class Batches:
         return Loaded(now, records, picked, frozenset(held), unreadable=frozenset(unreadable), state=state)
 
     def _place_all(
-        self, groups: Sequence[sql.Group], rows: Sequence[Any], records: dict[Key, Record | None]
+        self, groups: Sequence[sql.KeyGroup], rows: Sequence[Any], records: dict[Key, Record | None]
     ) -> bool:
         """Store what a load found under its keys, one row per group; False if a row is not the one asked for."""
         for (kind, keys, _), (count, bodies) in zip(groups, rows, strict=True):
@@ -135,7 +140,7 @@ class Batches:
         return found
 
 
-async def write(session: Session, writing: sql.Writing, seconds: float) -> None:
+async def write(session: PostgresConnection, writing: sql.Writing, seconds: float) -> None:
     """Write a whole batch; `WriteConflict` if a row that it changes is not there as it was."""
     (changed,) = await session.fetch(writing.sql, *writing.values, timeout=seconds)
     if conflicts := writing.conflicts(changed):
@@ -170,7 +175,9 @@ async def commit(writer: Writer, seconds: float) -> None:
         raise CommitUnknown(f"COMMIT was answered with {answer!r}") from error
 
 
-async def _locked(session: Session, load: sql.Statement, lock: sql.Lock, deadline: Deadline) -> list[Any]:
+async def _locked(
+    session: PostgresConnection, load: sql.Statement, lock: sql.Lock, deadline: Deadline
+) -> list[Any]:
     """Load under row locks. The next step shows whether the locks or the server are slow."""
     waits = lock is sql.Lock.WAIT
     seconds = min(_LOCKS_SECONDS, deadline.left) if waits else deadline.left
@@ -185,7 +192,7 @@ async def _locked(session: Session, load: sql.Statement, lock: sql.Lock, deadlin
 
 
 async def _each(
-    session: Session, keys: Iterable[Key], lock: sql.Lock, deadline: Deadline
+    session: PostgresConnection, keys: Iterable[Key], lock: sql.Lock, deadline: Deadline
 ) -> dict[Key, Record | None]:
     """The records of the keys that have a row, read one by one; None if the row holds something else."""
     wanted = {(key.kind.name, key.tenant, key.id): key for key in keys}
@@ -204,7 +211,7 @@ async def _each(
 
 
 async def _choose(
-    session: Session, pick: Pick[Any], now: datetime, deadline: Deadline
+    session: PostgresConnection, pick: Pick[Any], now: datetime, deadline: Deadline
 ) -> tuple[Pick[Any], Sequence[Record]]:
     block, params = named_sql(pick.query), pick.params(now)
     query = block.postgres + (" FOR UPDATE SKIP LOCKED" if pick.own else "")

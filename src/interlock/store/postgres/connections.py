@@ -31,7 +31,7 @@ from interlock.store.postgres.driver import (
     MIXED_UP,
     RACED,
     SERVER_SAID_NO,
-    Session,
+    PostgresConnection,
     Warned,
     connect,
     is_gone,
@@ -94,7 +94,7 @@ class _Budget:
 class Writer:
     """A connection that batches are written on, and what the server warned of since `warnings` was last emptied."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: PostgresConnection) -> None:
         self.session = session
         self.warnings: list[str] = []
         session.add_log_listener(self._note)
@@ -111,7 +111,7 @@ class Connections:
         self._url = url
         self._io_seconds = io_seconds
         self._writers: asyncio.LifoQueue[Writer | None] = _slots(lanes)
-        self._readers: asyncio.LifoQueue[Session | None] = _slots(_READERS_MAX)
+        self._readers: asyncio.LifoQueue[PostgresConnection | None] = _slots(_READERS_MAX)
         self._down_at: float | None = None
         self._heard_at = float("-inf")
         self._is_closed = False
@@ -141,7 +141,7 @@ class Connections:
             self._writers.put_nowait(writer)
 
     @contextlib.asynccontextmanager
-    async def fresh(self, seconds: float) -> AsyncGenerator[Session]:
+    async def fresh(self, seconds: float) -> AsyncGenerator[PostgresConnection]:
         """A new connection for one purpose, closed afterwards."""
         session = await self._connect(seconds)
         try:
@@ -188,12 +188,12 @@ class Connections:
         with contextlib.suppress(Overloaded):
             await self.read("SELECT 1", (), seconds)
 
-    async def expect_own_backend(self, session: Session) -> None:
+    async def expect_own_backend(self, session: PostgresConnection) -> None:
         """Refuse a pooler that gives a connection another backend between transactions."""
         if await shares_backend(session, self.own):
             raise StoreDown(_SHARED)
 
-    async def own(self) -> Session:
+    async def own(self) -> PostgresConnection:
         """A connection for the caller to keep, and to throw away."""
         return await self._connect(self._io_seconds)
 
@@ -223,7 +223,12 @@ class Connections:
         return False
 
     async def _fetch(
-        self, session: Session, sql: str, arguments: Sequence[Any], budget: _Budget, lock_seconds: float
+        self,
+        session: PostgresConnection,
+        sql: str,
+        arguments: Sequence[Any],
+        budget: _Budget,
+        lock_seconds: float,
     ) -> list[Any]:
         while True:
             try:
@@ -237,7 +242,7 @@ class Connections:
                         retry_after_seconds=budget.spent,
                     ) from error
 
-    async def _free_reader(self, budget: _Budget) -> Session | None:
+    async def _free_reader(self, budget: _Budget) -> PostgresConnection | None:
         try:
             async with asyncio.timeout(budget.left):
                 session = await self._readers.get()
@@ -262,7 +267,7 @@ class Connections:
         self._heard_at, self._down_at = asyncio.get_running_loop().time(), None
         return answer
 
-    async def _connect(self, seconds: float) -> Session:
+    async def _connect(self, seconds: float) -> PostgresConnection:
         try:
             async with asyncio.timeout(seconds):
                 session = await connect(self._url, seconds)
@@ -294,7 +299,7 @@ def _is_late(error: BaseException) -> bool:
     return isinstance(error, TimeoutError) or isinstance(error.__cause__, TimeoutError)
 
 
-async def _end_transaction(session: Session, error: BaseException) -> None:
+async def _end_transaction(session: PostgresConnection, error: BaseException) -> None:
     """Keep a connection only if its transaction is certainly over."""
     is_unsure = isinstance(error, CommitUnknown | CommitUnconfirmed) or is_gone(error)
     if isinstance(error, Exception) and not is_unsure and not session.is_closed():
@@ -304,7 +309,7 @@ async def _end_transaction(session: Session, error: BaseException) -> None:
     session.terminate()
 
 
-async def _roll_back(session: Session) -> None:
+async def _roll_back(session: PostgresConnection) -> None:
     if session.is_in_transaction():
         await session.execute("ROLLBACK", timeout=_ROLLBACK_SECONDS)
 

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
-# What a connection that was cut while idle says when it is used. The driver calls the server's goodbye a fault
-# of its own, as nobody was waiting for it, until it hears that the connection is closed too.
+# Errors of a connection that was cut while idle, when it is used again. The driver reports the server's last
+# message as an error of its own until it notices that the connection is closed.
 CUT = (
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,
@@ -89,7 +89,7 @@ class Warned(Protocol):
     message: str
 
 
-class Session(Protocol):
+class PostgresConnection(Protocol):
     """One connection to PostgreSQL."""
 
     def execute(self, query: str, *args: object, timeout: float | None = None) -> Awaitable[str]: ...
@@ -111,11 +111,11 @@ class Session(Protocol):
     def terminate(self) -> None: ...
 
 
-async def connect(url: str, seconds: float) -> Session:
+async def connect(url: str, seconds: float) -> PostgresConnection:
     """A connection to the primary, with every setting that the store relies on.
 
-    The hosts of the URL are asked in their order, and each has its share of the time: the driver by itself would wait
-    for one that hangs for as long as there is, and never ask the next.
+    The hosts of the URL are tried in their order, each within its share of the time. The driver alone would spend
+    all of the time on a host that hangs, and never try the next.
     """
     *others, last = each_host(url)
     share = min(_HOST_SECONDS_MAX, seconds / (1 + len(others)))
@@ -134,9 +134,9 @@ def each_host(url: str) -> list[str]:
     return [urlunsplit(parts._replace(netloc=f"{user}{at}{host}")) for host in hosts.split(",")]
 
 
-async def _connect_to(url: str, seconds: float, command_seconds: float) -> Session:
+async def _connect_to(url: str, seconds: float, command_seconds: float) -> PostgresConnection:
     session = cast(
-        "Session",
+        "PostgresConnection",
         await cast("Any", asyncpg).connect(
             url,
             timeout=seconds,
@@ -155,12 +155,15 @@ async def _connect_to(url: str, seconds: float, command_seconds: float) -> Sessi
     return session
 
 
-async def shares_backend(session: Session, another: Callable[[], Awaitable[Session]]) -> bool:
+async def shares_backend(
+    session: PostgresConnection, another: Callable[[], Awaitable[PostgresConnection]]
+) -> bool:
     """Whether a pooler lets other connections use this one's backend between two transactions.
 
-    A pooler shows in that it numbers backends by itself. One that shares them gives this connection's to a second one
-    that begins a transaction, or at least another to this one as long as that lasts. It may escape notice if it has
-    several idle backends; then prepared statements are missed sooner or later (`MIXED_UP`).
+    A pooler is recognised because it reports backend numbers of its own. If it shares backends, a second connection
+    that begins a transaction gets this one's backend, or this one gets another backend while that transaction
+    lasts. A pooler with several idle backends may go unnoticed; then prepared statements are missing sooner or
+    later (`MIXED_UP`).
     """
     backend = await _backend(session)
     if backend == session.get_server_pid():
@@ -177,7 +180,7 @@ async def shares_backend(session: Session, another: Callable[[], Awaitable[Sessi
         second.terminate()
 
 
-async def _backend(session: Session) -> int:
+async def _backend(session: PostgresConnection) -> int:
     return int(await session.fetchval("SELECT pg_backend_pid()"))
 
 

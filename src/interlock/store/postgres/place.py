@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from interlock.kernel.storage import OUR_TABLES, StoreMissing, refuse_foreign
-from interlock.store.postgres.driver import Session
+from interlock.store.postgres.driver import PostgresConnection
 
 _TABLES = """
 SELECT
@@ -28,7 +28,7 @@ WHERE relkind IN ('r', 'p', 'f')
 """
 
 
-async def expect_store(session: Session, url: str, *, makes: bool) -> bool:
+async def expect_store(session: PostgresConnection, url: str, *, makes: bool) -> bool:
     """Whether our tables are there. If there are no tables, that is refused unless the caller `makes` them.
 
     Writes nothing. The caller has the lock under which stores are made. Raises `StoreMissing` and `NotAStore`.

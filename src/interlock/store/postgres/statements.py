@@ -55,7 +55,7 @@ class Statement(NamedTuple):
 class Part(NamedTuple):
     """A batch's changes to the rows of one kind, and how many rows they change if there is no conflict."""
 
-    operation: Operation
+    operation: RowOperation
     kind: Kind[Any]
     rows: int
 
@@ -85,7 +85,7 @@ class Lock(StrEnum):
     NONE = ""
 
 
-class Group(NamedTuple):
+class KeyGroup(NamedTuple):
     """Keys of one kind that are loaded together."""
 
     kind: Kind[Any]
@@ -93,7 +93,7 @@ class Group(NamedTuple):
     lock: Lock
 
 
-class Operation(StrEnum):
+class RowOperation(StrEnum):
     INSERT = "insert"
     UPDATE = "update"
     DELETE = "delete"
@@ -110,12 +110,12 @@ def select_one(kind: Kind[Any]) -> str:
     return f"SELECT body FROM {kind.table} WHERE tenant = $1 AND id = $2"
 
 
-def grouped(own: Iterable[Key], see: Iterable[Key], lock: Lock) -> list[Group]:
+def grouped(own: Iterable[Key], see: Iterable[Key], lock: Lock) -> list[KeyGroup]:
     """The keys kind by kind, those to own before the others: the one global order in which locks are taken."""
     return [*_by_kind(own, lock), *_by_kind(see, Lock.NONE)]
 
 
-def load(groups: Sequence[Group]) -> Statement:
+def load(groups: Sequence[KeyGroup]) -> Statement:
     """Lock and load every key: a row a group with (how many, their bodies as one JSON array), the last has the clock
     and the store's state.
 
@@ -148,11 +148,11 @@ def write(batch_id: str, changes: Changes, types: ColumnTypes) -> Writing:
 # Loading.
 
 
-def _by_kind(keys: Iterable[Key], lock: Lock) -> list[Group]:
+def _by_kind(keys: Iterable[Key], lock: Lock) -> list[KeyGroup]:
     found: dict[Kind[Any], list[Key]] = {}
     for key in keys:
         found.setdefault(key.kind, []).append(key)
-    return [Group(kind, found[kind], lock) for kind in sorted(found, key=lambda kind: kind.name)]
+    return [KeyGroup(kind, found[kind], lock) for kind in sorted(found, key=lambda kind: kind.name)]
 
 
 def _key_columns(keys: Sequence[Key]) -> tuple[Column, Column]:
@@ -182,7 +182,7 @@ def _load_sql(shape: tuple[tuple[Kind[Any], Lock], ...]) -> str:
 # Writing.
 
 
-def _by_operation(changes: Changes) -> list[tuple[Operation, Kind[Any], list[Column]]]:
+def _by_operation(changes: Changes) -> list[tuple[RowOperation, Kind[Any], list[Column]]]:
     """Columns by operation and kind, in a fixed order, so that equal batches make equal statements."""
     inserts: dict[Kind[Any], list[Record]] = {}
     for kind, record in changes.inserts:
@@ -193,10 +193,10 @@ def _by_operation(changes: Changes) -> list[tuple[Operation, Kind[Any], list[Col
     deletes: dict[Kind[Any], list[tuple[Key, int]]] = {}
     for key, version in changes.deletes:
         deletes.setdefault(key.kind, []).append((key, version))
-    found: list[tuple[Operation, Kind[Any], list[Column]]] = []
-    found += [(Operation.INSERT, kind, _columns(kind, records)) for kind, records in inserts.items()]
-    found += [(Operation.UPDATE, kind, _updated(kind, changed)) for kind, changed in updates.items()]
-    found += [(Operation.DELETE, kind, _deleted(gone)) for kind, gone in deletes.items()]
+    found: list[tuple[RowOperation, Kind[Any], list[Column]]] = []
+    found += [(RowOperation.INSERT, kind, _columns(kind, records)) for kind, records in inserts.items()]
+    found += [(RowOperation.UPDATE, kind, _updated(kind, changed)) for kind, changed in updates.items()]
+    found += [(RowOperation.DELETE, kind, _deleted(gone)) for kind, gone in deletes.items()]
     return sorted(found, key=lambda one: (one[1].name, one[0]))
 
 
@@ -214,15 +214,15 @@ def _deleted(gone: Sequence[tuple[Key, int]]) -> list[Column]:
     return [*_key_columns([key for key, _ in gone]), [version for _, version in gone]]
 
 
-def _casts(operation: Operation, kind: Kind[Any], types: ColumnTypes) -> tuple[str, ...]:
-    if operation is Operation.DELETE:
+def _casts(operation: RowOperation, kind: Kind[Any], types: ColumnTypes) -> tuple[str, ...]:
+    if operation is RowOperation.DELETE:
         return ("text", "text", "bigint")
     columns = tuple(types[kind.table, column] for column in statements.columns(kind))
-    return (*columns, "bigint") if operation is Operation.UPDATE else columns
+    return (*columns, "bigint") if operation is RowOperation.UPDATE else columns
 
 
 @lru_cache(maxsize=_SHAPES_KEPT)
-def _write_sql(shape: tuple[tuple[Operation, Kind[Any], tuple[str, ...]], ...]) -> str:
+def _write_sql(shape: tuple[tuple[RowOperation, Kind[Any], tuple[str, ...]], ...]) -> str:
     parts = [f"b AS ({BATCH_INSERT})"]
     used = 1
     for n, (operation, kind, casts) in enumerate(shape):
@@ -255,9 +255,9 @@ def _delete(kind: Kind[Any], rows: str) -> str:
     )
 
 
-_WORDING = {Operation.INSERT: _insert, Operation.UPDATE: _update, Operation.DELETE: _delete}
-_NAMES: dict[Operation, Callable[[Kind[Any]], tuple[str, ...]]] = {
-    Operation.INSERT: statements.columns,
-    Operation.UPDATE: lambda kind: (*statements.columns(kind), "version_before"),
-    Operation.DELETE: lambda _: ("tenant", "id", "version"),
+_WORDING = {RowOperation.INSERT: _insert, RowOperation.UPDATE: _update, RowOperation.DELETE: _delete}
+_NAMES: dict[RowOperation, Callable[[Kind[Any]], tuple[str, ...]]] = {
+    RowOperation.INSERT: statements.columns,
+    RowOperation.UPDATE: lambda kind: (*statements.columns(kind), "version_before"),
+    RowOperation.DELETE: lambda _: ("tenant", "id", "version"),
 }

@@ -31,7 +31,7 @@ from interlock.store.catalogue import named_sql, pending, steps
 from interlock.store.postgres import statements as sql
 from interlock.store.postgres.batch import Batches
 from interlock.store.postgres.connections import Connections, Deadline
-from interlock.store.postgres.driver import LOCKED, SERVER_SAID_NO, Session
+from interlock.store.postgres.driver import LOCKED, SERVER_SAID_NO, PostgresConnection
 from interlock.store.postgres.place import expect_store, why
 from interlock.store.statements import READ_STATE, state_of
 
@@ -129,7 +129,7 @@ class PostgresStore:
                 raise LockTimeout("another session uses a row that could go; prune again later") from held
         return gone
 
-    async def _migrate(self, session: Session) -> None:
+    async def _migrate(self, session: PostgresConnection) -> None:
         await session.execute("BEGIN")
         # The first server migrates; the others wait for it here, longer than for a row.
         await session.execute(f"SET LOCAL lock_timeout = {int(_MIGRATION_SECONDS * 1000)}")
@@ -148,7 +148,7 @@ class PostgresStore:
         await session.execute("COMMIT", timeout=_MIGRATION_SECONDS)
 
 
-async def _expect_every_text(session: Session) -> None:
+async def _expect_every_text(session: PostgresConnection) -> None:
     encoding = await session.fetchval("SHOW server_encoding")
     if encoding not in _ENCODINGS:
         raise StoreDown(
@@ -157,7 +157,7 @@ async def _expect_every_text(session: Session) -> None:
         )
 
 
-async def _schema(session: Session) -> int:
+async def _schema(session: PostgresConnection) -> int:
     return int(await session.fetchval(sql.SCHEMA_VERSION))
 
 
@@ -173,7 +173,7 @@ _RAISE = (
 )
 
 
-async def raise_epoch(session: Session, why: str) -> StoreState:
+async def raise_epoch(session: PostgresConnection, why: str) -> StoreState:
     """Make every fence from the next batch on greater than any before."""
     await session.execute("BEGIN")
     raised = await _raise(session, why)
@@ -181,7 +181,7 @@ async def raise_epoch(session: Session, why: str) -> StoreState:
     return raised
 
 
-async def notice_another_origin(session: Session) -> None:
+async def notice_another_origin(session: PostgresConnection) -> None:
     """Raise the epoch if this is not the database that the store was in. Of several servers one does it."""
     try:
         origin = str(await session.fetchval(_ORIGIN))
@@ -197,7 +197,7 @@ async def notice_another_origin(session: Session) -> None:
     await session.execute("COMMIT")
 
 
-async def _raise(session: Session, why: str) -> StoreState:
+async def _raise(session: PostgresConnection, why: str) -> StoreState:
     rows = await session.fetch(f"{READ_STATE} FOR UPDATE")
     clock = int(await session.fetchval(f"SELECT {sql.CLOCK}") or micros(utc_now()))
     floor = raised_floor(state_of(tuple(rows[0])).fence_floor, clock)
@@ -239,7 +239,7 @@ class Hints:
         self._untold: set[str] = set()
         self._telling: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
-        self._teller: Session | None = None
+        self._teller: PostgresConnection | None = None
         self._others_listen = True
 
     def start(self, heard: Heard) -> None:
@@ -280,7 +280,7 @@ class Hints:
                     self._teller.terminate()
                 self._teller = None
 
-    async def _open_teller(self) -> Session:
+    async def _open_teller(self) -> PostgresConnection:
         if self._teller is None or self._teller.is_closed():
             self._teller = await self._connections.own()
             # A note need not survive a crash, so it does not wait for the disk.
@@ -320,7 +320,7 @@ class Hints:
             await asyncio.sleep(pause)
             pause = min(most, pause * 2)
 
-    async def _hear(self, session: Session, heard: Heard) -> None:
+    async def _hear(self, session: PostgresConnection, heard: Heard) -> None:
         loop = asyncio.get_running_loop()
         heard_at = float("-inf")
 

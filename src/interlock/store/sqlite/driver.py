@@ -33,7 +33,7 @@ DAMAGED = (apsw.CorruptError, apsw.NotADBError)
 BROKEN = (CANNOT_OPEN, FAILED_IO, FULL, *DAMAGED, *READ_ONLY)
 _TAKEN = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_ROWID)
 
-# The process that closes the file last has it to itself for a moment, and may be suspended then.
+# The last process to close the file locks it for a moment, and may be suspended just then.
 OPENING_SECONDS = 30.0
 _READ_BUSY_MS = 250
 _WAL_BYTES_KEPT = 64 * 1024 * 1024
@@ -77,7 +77,7 @@ class Database(Protocol):
     def set_busy_timeout(self, milliseconds: int, /) -> None: ...
 
     def set_wal_hook(self, committed: Callable[[Database, str, int], int], /) -> None:
-        """Have this called after each COMMIT, with how many pages the log has, instead of what SQLite does then."""
+        """Call this after each COMMIT, with the number of pages in the log, instead of what SQLite does then."""
         ...
 
     def config(self, option: int, value: int, /) -> int:
@@ -92,8 +92,9 @@ class Database(Protocol):
 def connect(path: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) -> Database:
     """A connection that plans each statement once; `:memory:` is a database of its own.
 
-    Otherwise SQLite plans those that compare with a value anew for every value, which takes several times as long as
-    to run them. What we ask has one plan that is right for all values, and tests that look at it.
+    Otherwise SQLite plans a statement that compares with a value again for every value, which takes several times
+    as long as running it. Our statements each have one plan that is right for all values, and tests check the
+    plans.
     """
     database = cast("Database", apsw.Connection(path, flags))
     database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -103,7 +104,7 @@ def connect(path: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPE
 def connect_durably(path: Path, opening_seconds: float = OPENING_SECONDS) -> Database:
     """A connection to a file that several processes may share: WAL, and every COMMIT synced.
 
-    `BUSY` if another process has it to itself for that long. The file is never made here (place.py, private_file.py).
+    `BUSY` if another process has the file open exclusively for that long. The file is never made here (place.py).
     """
     database = connect(str(path), apsw.SQLITE_OPEN_READWRITE)
     try:
@@ -151,7 +152,7 @@ def is_taken(error: BaseException) -> bool:
 def try_to_begin(database: Database) -> None:
     """Take the file's one writer lock if it is free, and say `BUSY` at once if not.
 
-    To wait for it in SQLite's own handler would mean to look again after longer and longer pauses, up to 100 ms.
+    SQLite's own busy handler would wait in longer and longer pauses of up to 100 ms.
     """
     database.set_busy_timeout(0)
     try:
@@ -191,7 +192,7 @@ def reading(path: Path | str) -> Generator[None]:
 
 
 def _down(error: BaseException, path: Path | str) -> StoreDown:
-    from interlock.store.sqlite.place import down  # Here: it is needed only where something is wrong.
+    from interlock.store.sqlite.place import down  # here, because only errors need it
 
     return down(error, path)
 

@@ -47,7 +47,7 @@ FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
 def expect_store(path: Path, *, makes: bool, patience_seconds: float) -> bool:
     """Whether the file holds a store. If it is empty, that is refused unless the caller `makes` one.
 
-    Raises `StoreMissing`, `NotAStore`, and `BUSY` if another process has the file to itself for that long.
+    Raises `StoreMissing`, `NotAStore`, and `BUSY` if another process has the file open exclusively for that long.
     """
     is_there = holds_store(path, patience_seconds=patience_seconds)
     if not is_there and not makes:
@@ -160,7 +160,7 @@ def _make_folder(folder: Path) -> None:
             (folder / ".gitignore").write_text("*\n")
 
 
-# Not even one page finds room.
+# There is no room for even one page.
 _ROOM_BYTES_MIN = 4096
 
 
@@ -250,9 +250,10 @@ class HighWater:
         return None
 
     def reached(self, number: int, *, is_first: bool) -> None:
-        """The batch of this number is committed. A note that cannot be written vouches for nothing later.
+        """Note that the batch of this number is committed.
 
-        Another process may have noted a later one already. Only the first note may go back, after a restore.
+        A note that cannot be written proves nothing about later batches. Another process may have noted a later
+        batch already. Only the first note may go back, after a restore.
         """
         with contextlib.suppress(OSError):
             if not is_first and (self._read() or 0) > number:

@@ -46,8 +46,8 @@ from interlock.store.sqlite.threads import QueryThreads, WalCheckpoint, WorkerTh
 
 FileIdentity = tuple[int, int]
 
-# Short pauses take the processor from the process that has the lock, long ones leave the lock unused. So they are
-# short only for a process that has waited for a while.
+# Short pauses take processor time from the process that has the lock, long ones leave the lock unused. So
+# pauses are short only for a process that has waited for a while.
 _PAUSE_SECONDS = (0.001, 0.008)
 _PAUSE_SECONDS_LATER = (0.0005, 0.002)
 _LATER_SECONDS = 0.02
@@ -186,7 +186,7 @@ class SqliteStore:
             return await self._queries.run(named_sql(name), params, bytes_max)
 
     async def glance(self, name: str, params: Params) -> list[Row]:
-        # A thread would take the interpreter from the event loop, and give it back, for every row.
+        # A thread would take the interpreter from the event loop for every row.
         with reading(self._path):
             return rows_of(self._reading(), named_sql(name), params)
 

@@ -34,7 +34,7 @@ PATIENCE = 60  # a hang guard
 BUSY = ("LockBusy", "lock_busy")
 
 
-class Company:
+class PersistentClaimants:
     """Claimants that go on claiming, whatever happens to them, and what each of them was told."""
 
     def __init__(self, store_url: str) -> None:
@@ -112,35 +112,35 @@ def store_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def company(store_url: str) -> Iterator[Company]:
+def claimants(store_url: str) -> Iterator[PersistentClaimants]:
     _supply(store_url)
-    company = Company(store_url)
-    yield company
-    company.close()
+    claimants = PersistentClaimants(store_url)
+    yield claimants
+    claimants.close()
 
 
 def test_processes_that_decide_for_each_other_may_be_killed_and_stopped_at_any_moment(
-    company: Company, store_url: str
+    claimants: PersistentClaimants, store_url: str
 ) -> None:
     for blow in range(dose(BLOWS)):
-        company.go_on(random.uniform(0.0, 0.1))
+        claimants.go_on(random.uniform(0.0, 0.1))
         if blow % 3:
-            company.kill()
+            claimants.kill()
         else:
-            company.stop(STOPPED_SECONDS if blow % 15 else STOPPED_PAST_THE_BUDGET)
+            claimants.stop(STOPPED_SECONDS if blow % 15 else STOPPED_PAST_THE_BUDGET)
         if blow % 8 == 7:
             _supply(store_url)
-    company.finish()
+    claimants.finish()
     uses = _uses(store_url)
-    told = company.told
+    told = claimants.told
     won = {execution: answer for execution, answer in told.items() if answer.get("claimed")}
     print(f"{len(told)} answers, {len(won)} won,", Counter(answer.get("error") for answer in told.values()))
 
-    # Everything that anybody was told is so.
+    # Everything that a claimant was told is so.
     assert {execution: (answer["grant_id"], answer["use"]) for execution, answer in won.items()} == {
         execution: uses[execution] for execution in won
     }
-    # Whoever was told that the file was busy has nothing.
+    # A claimant that was told that the file was busy has nothing.
     assert not [execution for execution in uses if told.get(execution, {}).get("error") in BUSY]
     # No grant was used twice, and every use is recorded once.
     assert len({grant for grant, _ in uses.values()}) == len(uses)
@@ -150,7 +150,7 @@ def test_processes_that_decide_for_each_other_may_be_killed_and_stopped_at_any_m
 
 
 def _supply(store_url: str) -> None:
-    """So many grants, as copies of one that nobody claims."""
+    """That many grants, as copies of one that nobody claims."""
     store = LocalKernel(store_url, acquire_seconds=PATIENCE)
     issued = store.run(
         IssueGrant(caller=store.caller, grant_id=new_id("gnt"), task=PATTERN, expires_seconds=3600)

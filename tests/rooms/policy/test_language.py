@@ -1,8 +1,9 @@
-"""A policy has one spelling, and what it is called depends on what it means alone."""
+"""The policy language: rates, what a rule asks of people, and the one spelling of a policy, which names it."""
 
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -11,10 +12,19 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlock.kernel.codec.located import SourceInvalid
 from interlock.rooms.policy.evaluation import Budget, SnapshotAltered, compile_policy, compiled, evaluate
-from interlock.rooms.policy.language import PolicyDocument, canonical_policy, snapshot_id
+from interlock.rooms.policy.language import (
+    ApprovalRequirement,
+    PolicyDocument,
+    Rate,
+    canonical_policy,
+    finest,
+    parse_rate,
+    snapshot_id,
+)
 from interlock.rooms.policy.parser import Syntax, parse_policy
-from tests.rooms.policy.policy_strategies import documents, requests
+from tests.rooms.policy.policy_strategies import documents, rates, requests
 
 
 @given(documents(), st.sampled_from(["json", "yaml", "auto"]))
@@ -114,3 +124,74 @@ def test_documents_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         document.rules = ()  # type: ignore[misc]
     assert msgspec.structs.replace(document) == document
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "seconds"),
+    [("5/s", 5, 1), ("10/m", 10, 60), ("600/h", 600, 3600), ("1000000/d", 1_000_000, 86_400)],
+)
+def test_a_rate_is_a_count_and_a_period(text: str, count: int, seconds: int) -> None:
+    rate = parse_rate(text)
+    assert (rate.count, rate.period_seconds, str(rate)) == (count, seconds, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "5", "/s", "5/", "0/s", "-1/s", "5/w", "5 /s", "5/s ", "1.5/s", "10000000/s", "\u0665/s", "5/min"],
+)
+def test_anything_else_is_refused_with_what_is_accepted(text: str) -> None:
+    with pytest.raises(ValueError, match=r"such as 5/s|from 1 to"):
+        parse_rate(text)
+
+
+@given(rates)
+def test_the_finest_form_is_the_same_rate(rate: Rate) -> None:
+    assert Fraction(finest(rate).count, finest(rate).period_seconds) == Fraction(
+        rate.count, rate.period_seconds
+    )
+    assert finest(finest(rate)) == finest(rate)
+
+
+DAY = 86_400
+
+
+def asked_of_people(approval: str) -> ApprovalRequirement:
+    """The requirement of a policy whose one rule has this `approval`."""
+    policy = parse_policy(
+        f"version: v1\nrules: [{{id: a, when: {{topic: t}}, decision: require_human, approval: {approval}}}]"
+    )
+    requirement = policy.rules[0].approval
+    assert requirement is not None
+    return requirement
+
+
+def test_steps_are_kept_in_the_order_of_time() -> None:
+    asked = asked_of_people(
+        "{escalate: [{after: 3h, groups: c}, {after: 1h, groups: a}, {after: 2h, groups: b}]}"
+    )
+    assert [(step.after, step.groups) for step in asked.escalate] == [
+        (3600, ("a",)),
+        (7200, ("b",)),
+        (10_800, ("c",)),
+    ]
+
+
+def test_a_step_may_come_after_an_expiry_that_escalates_and_not_after_one_that_denies() -> None:
+    late = "expires_in: 1h, escalate: [{after: 366d, groups: a}]"
+    assert asked_of_people(f"{{on_expiry: escalate, {late}}}").escalate[0].after == 366 * DAY
+    with pytest.raises(SourceInvalid, match="before 'expires_in'"):
+        asked_of_people(f"{{on_expiry: deny, {late}}}")
+
+
+@pytest.mark.parametrize(
+    ("approval", "problem"),
+    [
+        ("{groups: ['  ']}", "a group needs a name"),
+        ("{escalate: [{after: 1h, groups: ['']}]}", "a group needs a name"),
+        ("{escalate: [{after: 1h, groups: []}]}", "name the groups that may decide"),
+    ],
+)
+def test_groups_that_nobody_can_be_in_are_refused(approval: str, problem: str) -> None:
+    with pytest.raises(SourceInvalid) as refused:
+        asked_of_people(approval)
+    assert any(problem in str(error) for error in refused.value.errors)

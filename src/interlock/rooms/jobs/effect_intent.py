@@ -48,14 +48,14 @@ if TYPE_CHECKING:
     from interlock.rooms.jobs.model import Job
 
 
-class Begun(msgspec.Struct, frozen=True, kw_only=True):
+class BegunEffect(msgspec.Struct, frozen=True, kw_only=True):
     """The effect; `replayed` if it was done before, so that there is nothing to do."""
 
     effect: Effect
     replayed: bool
 
 
-class BeginEffect(Command[Begun], frozen=True, kw_only=True):
+class BeginEffect(Command[BegunEffect], frozen=True, kw_only=True):
     """Take the right to carry an action out, once, or learn what became of it.
 
     The shell has checked the permit's signature; here it is held against the job as it stands now. A `grant` is
@@ -82,7 +82,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
         doubts = self._doubts(world)
         return doubts | self.grant.more(world) if self.grant else doubts
 
-    def decide(self, world: World) -> Begun:
+    def decide(self, world: World) -> BegunEffect:
         require(world, self.caller, *BEGINNERS)
         if (job_id := job_of_call(self.action_id)) is not None:
             raise EffectOfCall(self.action_id, "begin", job_id)
@@ -90,7 +90,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
         if before is not None:
             self._check_past(world, before)
             if before.state is EffectState.COMMITTED:
-                return Begun(effect=before, replayed=True)
+                return BegunEffect(effect=before, replayed=True)
         job, target, lease = self._checked(world)
         grant = _claim_grant(world, self.grant, before) if self.grant else None
         if lease is not None:
@@ -98,7 +98,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
         effect = self._attempt(world, before, job.job_hash if job else None, target, grant)
         stored = world.put(EFFECTS, effect)
         record_effect(world, stored, self.caller, "begin")
-        return Begun(effect=stored, replayed=False)
+        return BegunEffect(effect=stored, replayed=False)
 
     def refused(self, world: World, refusal: Refusal) -> None:
         from interlock.rooms.jobs.effect_grounds import record_refused_begin

@@ -19,7 +19,7 @@ from tests.kernel.counter_room import COUNTERS, TENANT, Counter, Raise, counter_
 
 @contextlib.asynccontextmanager
 async def overheard(place: PostgresPlace) -> AsyncGenerator[list[str]]:
-    """Every note that anybody sends, as somebody hears them who is no server."""
+    """Every note that servers send, heard on a plain connection."""
     notes: list[str] = []
     raw = await asyncpg.connect(place.url)
     await raw.add_listener("interlock", lambda *note: notes.append(str(note[-1])))
