@@ -1,8 +1,13 @@
-"""Interlock inside a FastAPI application, under /interlock.
+"""Interlock inside a FastAPI application, under /interlock. It takes `pip install fastapi`.
 
-Run it with `granian --interface asgi examples/fastapi_app.py:app`, and call it at http://127.0.0.1:8000/interlock.
-The store and every other setting come from `INTERLOCK_<NAME>` and interlock.toml, as for `interlock serve`; make keys
-with `interlock key create` on the same store. SQLite takes one process, so start one worker.
+    $ echo '{version: v1, rules: [{id: reads, when: {topic: knowledge.read}, decision: allow}]}' > policy.yaml
+    $ interlock policy apply policy.yaml
+    $ BOT=$(interlock key create bot --kind agent --roles submit)
+    $ granian --interface asgi --port 8000 fastapi_app.py:app > serve.log 2>&1 &
+    $ INTERLOCK_URL=http://127.0.0.1:8000/interlock INTERLOCK_KEY=$BOT interlock submit knowledge.read --key first
+
+The store and every other setting come from `INTERLOCK_<NAME>` and interlock.toml, as for `interlock serve`. SQLite
+takes one process, so start one worker.
 """
 
 from __future__ import annotations

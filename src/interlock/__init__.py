@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from interlock.sdk.async_client import AsyncInterlock as AsyncInterlock
     from interlock.sdk.client import Interlock as Interlock
     from interlock.sdk.gated_call import CurrentCall as CurrentCall
+    from interlock.sdk.held import AsyncHeldLease as AsyncHeldLease
+    from interlock.sdk.held import AsyncHeldRun as AsyncHeldRun
+    from interlock.sdk.held import HeldLease as HeldLease
+    from interlock.sdk.held import HeldRun as HeldRun
     from interlock.sdk.once import Committed as Committed
     from interlock.sdk.once import NotCommitted as NotCommitted
     from interlock.sdk.once import NotDone as NotDone
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
     from interlock.sdk.worker import Worker as Worker
     from interlock.sdk.worker_jobs import AsyncWork as AsyncWork
     from interlock.sdk.worker_jobs import Work as Work
+    from interlock.wire.effects import Effect as Effect
     from interlock.wire.jobs import Evidence as Evidence
     from interlock.wire.jobs import Job as Job
     from interlock.wire.jobs import Target as Target
@@ -57,6 +62,8 @@ _HOMES = {
     "interlock.sdk.client": ("Interlock",),
     "interlock.sdk.arguments": ("NotJson",),
     "interlock.sdk.gated_call": ("CurrentCall",),
+    "interlock.sdk.held": ("AsyncHeldLease", "AsyncHeldRun", "HeldLease", "HeldRun"),
+    "interlock.wire.effects": ("Effect",),
     "interlock.sdk.once": ("Committed", "NotCommitted", "NotDone", "Unknown"),
     "interlock.wire.jobs": ("Evidence", "Job", "Target"),
     "interlock.sdk.retry": ("NO_RETRIES", "Backoff", "Retry", "RetryPolicy"),

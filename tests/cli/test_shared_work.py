@@ -27,9 +27,9 @@ def repository(terminal: Terminal) -> Terminal:
     return terminal
 
 
-def git(folder: Path, *words: str) -> str:
+def git(folder: Path, *words: str, **extra: str) -> str:
     who = ("-c", "user.name=mia", "-c", "user.email=mia@example.com", "-c", "commit.gpgsign=false")
-    path = {"PATH": f"{Path(sys.executable).parent}:{clean_env()['PATH']}"}
+    path = {"PATH": f"{Path(sys.executable).parent}:{clean_env()['PATH']}", **extra}
     done = subprocess.run(
         ["git", *who, *words], cwd=folder, capture_output=True, text=True, env=clean_env(path), check=True
     )
@@ -179,3 +179,77 @@ def test_an_effect_nobody_knows_about_is_shown_with_the_way_out(terminal: Termin
     assert resolved.out == "refund:1 is COMMITTED; a repeat returns its result and does nothing\n"
     assert terminal("effect", "show", "refund:1", "--json").json["result"] == [1]
     assert "refund:1" in terminal("effects", "--state", "COMMITTED").out
+
+
+def test_a_file_has_the_same_name_in_every_clone_and_worktree(repository: Terminal) -> None:
+    def key_in(folder: Path) -> str:
+        (folder / "invoice.py").write_text("changed\n")
+        repository._patch.chdir(folder)
+        said = repository("touch", "invoice.py", "--json", "--store", store)
+        return said.json["items"][0]["key"]
+
+    home = repository.folder
+    store = f"sqlite:///{home}/.interlock/interlock.db"
+    repository("init", "--bare")
+    git(home, "worktree", "add", "-q", "../pane-2")
+    git(home.parent, "clone", "-q", str(home), "left")
+    git(home.parent, "clone", "-q", "--bare", str(home), "billing.git")
+    git(home.parent, "clone", "-q", str(home.parent / "billing.git"), "right")
+    git(home.parent / "right", "remote", "set-url", "origin", "git@example.com:acme/billing.git")
+    folders = (home, home.parent / "pane-2", home.parent / "left", home.parent / "right")
+    assert {key_in(folder) for folder in folders} == {"repo:billing/invoice.py"}
+    git(home, "config", "interlock.repo", "accounts")
+    assert key_in(home.parent / "pane-2") == "repo:accounts/invoice.py"
+
+
+@pytest.mark.parametrize(
+    ("session", "collides", "warns"),
+    [(("--session", "left"), False, False), (("--session", "right"), True, False), ((), False, True)],
+)
+def test_a_touch_names_its_session(
+    terminal: Terminal, session: tuple[str, ...], collides: bool, warns: bool
+) -> None:
+    terminal("lease", "acquire", "doc:1", "--session", "left")
+    said = terminal("touch", "--target", "doc:1", "--version", "2", *session)
+    assert ("another principal or session works on doc:1" in said.out) is collides
+    assert ("held in your session left" in said.out) is warns
+    assert ("pass --session left or set INTERLOCK_SESSION" in said.out) is warns
+    assert len(terminal("conflicts", "--json").json["items"]) == collides
+
+
+def test_the_environment_names_the_session_of_leases_and_touches(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTERLOCK_SESSION", "left")
+    lease = terminal("lease", "acquire", "doc:1", "--json").json
+    assert lease["session"] == "left"
+    fence = ("--fence", str(lease["fence"]))
+    assert terminal("lease", "renew", lease["lease_id"], *fence).code == 0
+    assert "held in your session" not in terminal("touch", "--target", "doc:1", "--version", "2").out
+    refused = terminal("lease", "renew", lease["lease_id"], *fence, "--session", "")
+    assert (refused.code, "acquired in session left, and this call names no session" in refused.err) == (
+        1,
+        True,
+    )
+    monkeypatch.setenv("INTERLOCK_SESSION", "right")
+    terminal("touch", "--target", "doc:1", "--version", "3")
+    (conflict,) = terminal("conflicts", "--json").json["items"]
+    assert conflict["kind"] == "human_edit_during_lease"  # who works on the store itself is a person
+
+
+@pytest.mark.parametrize(
+    ("session", "found"), [("left", []), ("right", ["human_edit_during_lease"]), (None, [])]
+)
+def test_the_git_hook_reports_in_the_session_of_whoever_commits(
+    repository: Terminal, session: str | None, found: list[str]
+) -> None:
+    repository("init", "--bare")
+    repository("hook", "git", "--install")
+    repository("lease", "acquire", "repo:billing/**", "--session", "left")
+    (repository.folder / "invoice.py").write_text("two\n")
+    extra = {} if session is None else {"INTERLOCK_SESSION": session}
+    git(repository.folder, "commit", "-qam", "second", **extra)
+    kinds = [conflict["kind"] for conflict in repository("conflicts", "--json").json["items"]]
+    assert kinds == found
+    touches = repository("target", "repo:billing/invoice.py", "--json").json["touches"]
+    assert [touch["session"] for touch in touches] == [session or ""]

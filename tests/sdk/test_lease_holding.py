@@ -13,6 +13,7 @@ from interlock import AsyncInterlock, Busy, Interlock
 from interlock.kernel import hold as kernel_hold
 from interlock.sdk import hold
 from interlock.sdk.flow import Request, Response
+from interlock.sdk.held import LeaseInHand
 from interlock.sdk.retry import NO_RETRIES
 from tests.harness.server import InterlockServer
 
@@ -103,7 +104,7 @@ def test_after_a_long_wait_in_line_the_block_begins_with_a_whole_lifetime(
 
 def test_a_holder_counts_with_the_lifetime_that_was_granted(clients: tuple[Interlock, Interlock]) -> None:
     granted = clients[0].acquire_lease(RESOURCE, ttl_seconds=TTL)
-    held = hold.Held(granted, ttl_seconds=600, sent_at=time.monotonic() - TTL)
+    held = LeaseInHand(clients[0].session, granted, ttl_seconds=600, sent_at=time.monotonic() - TTL)
     assert held.lost
 
 

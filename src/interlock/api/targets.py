@@ -16,7 +16,7 @@ from interlock.rooms.conflicts.queries import list_open_conflicts_of
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs import queries
 from interlock.rooms.jobs.model import Job, JobState
-from interlock.rooms.jobs.touches import Change, TouchTarget, TouchTargets
+from interlock.rooms.jobs.touches import Change, Touched, TouchTarget, TouchTargets
 from interlock.rooms.leases.model import Lease
 from interlock.rooms.targets.model import Target, Touch
 from interlock.service.keyring import Known
@@ -34,8 +34,11 @@ class TargetsQuery(PageQuery, frozen=True, kw_only=True):
 
 
 async def touch(call: Asked[None, wire.TouchBody]) -> Answer:
-    command = TouchTarget(caller=caller_of(call), change=_change(_target_key_of(call), call.body))
-    return await decide(call, command, lambda target: Reply(200, _touched_view(target)))
+    change = _change(_target_key_of(call), call.body)
+    command = TouchTarget(caller=caller_of(call), change=change, session=call.body.session)
+    return await decide(
+        call, command, lambda done: Reply(200, _touched_view(done.target, done.held_in_session))
+    )
 
 
 async def touch_many(call: Asked[None, wire.TouchesBody]) -> Answer:
@@ -46,12 +49,17 @@ async def touch_many(call: Asked[None, wire.TouchesBody]) -> Answer:
             raise invalid(
                 Fault(f"/changes/{place}/key", "appears twice; report each target once, at its newest")
             )
-    command = TouchTargets(caller=caller_of(call), changes=tuple(_change(each.key, each) for each in changes))
-    return await decide(
-        call,
-        command,
-        lambda done: Reply(200, wire.TouchedMany(items=tuple(_touched_view(each) for each in done))),
+    command = TouchTargets(
+        caller=caller_of(call),
+        changes=tuple(_change(each.key, each) for each in changes),
+        session=call.body.session,
     )
+
+    def told(done: tuple[Touched, ...]) -> Reply:
+        items = tuple(_touched_view(each.target, each.held_in_session) for each in done)
+        return Reply(200, wire.TouchedMany(items=items))
+
+    return await decide(call, command, told)
 
 
 def _target_key_of(call: Asked[Any, Any]) -> str:
@@ -101,7 +109,7 @@ def touch_views(target: Target | None) -> tuple[wire.Touch, ...]:
     return tuple(_touch_view(each) for each in target.touches) if target else ()
 
 
-def _change(key: str, body: wire.TouchBody) -> Change:
+def _change(key: str, body: wire.TouchBody | wire.ChangeBody) -> Change:
     previous = body.previous_version
     return Change(
         key=key,
@@ -111,13 +119,14 @@ def _change(key: str, body: wire.TouchBody) -> Change:
     )
 
 
-def _touched_view(target: Target) -> wire.Touched:
+def _touched_view(target: Target, held_in_session: str = "") -> wire.Touched:
     return wire.Touched(
         key=target.id,
         version=target.current,
         touched_at=target.touched_at,
         touched_by=target.touched_by,
         conflict_id=target.touches[0].conflict_id if target.touches else None,
+        held_in_session=held_in_session,
     )
 
 
@@ -129,6 +138,7 @@ def _touch_view(touch: Touch) -> wire.Touch:
         previous_version=touch.previous_version,
         based_on=touch.based_on,
         summary=touch.summary,
+        session=touch.session,
         at=touch.at,
         conflict_id=touch.conflict_id,
     )
@@ -141,6 +151,7 @@ def _owner_view(lease: Lease, now: datetime) -> wire.Owner:
         resource=lease.resource,
         mode=lease.mode.value,
         state=lease.state_at(now).value,
+        session=lease.session,
         purpose=lease.purpose,
         since=lease.since,
         expires_at=lease.expires_at,

@@ -196,16 +196,21 @@ def say_target(target: TargetState) -> None:
     for owner in target.owners:
         purpose = f" for {safe(owner.purpose)}" if owner.purpose else ""
         until = f"until {when(owner.expires_at)}"
-        say(f"held by {safe(owner.principal)}{purpose}, {owner.state}, {until} ({safe(owner.resource)})")
+        holder = _in_session(owner.principal, owner.session)
+        say(f"held by {holder}{purpose}, {owner.state}, {until} ({safe(owner.resource)})")
     _say_waiting("waits for people", target.pending_approvals)
     _say_waiting("waits to run", target.pending_jobs)
     if target.touches:
         say("", painted("last changes", "dim"))
     for touch in target.touches:
         summary = f": {safe(touch.summary)}" if touch.summary else ""
-        say(f"  {safe(touch.version)}  {safe(touch.actor)}, {when(touch.at)}{summary}")
+        say(f"  {safe(touch.version)}  {_in_session(touch.actor, touch.session)}, {when(touch.at)}{summary}")
     for conflict in target.conflicts:
         say("", f"! {conflict.kind} {conflict.id}: {safe(conflict.safest_next_step)}")
+
+
+def _in_session(principal: str, session: str) -> str:
+    return f"{safe(principal)} (session {safe(session)})" if session else safe(principal)
 
 
 def say_conflicts(conflicts: Sequence[Conflict]) -> None:

@@ -12,7 +12,9 @@ from interlock.cli.options import (
     Noun,
     Parser,
     finished,
+    in_session,
     paging,
+    session_of,
 )
 from interlock.cli.output import (
     Cell,
@@ -73,7 +75,7 @@ def _declare_begin(parser: Parser) -> None:
     parser.add_argument("--signed", action="store_true", help="with --grant: only a signed one")
     parser.add_argument("--lease", metavar="ID", help="only while this lease is yours; needs --fence")
     parser.add_argument("--fence", type=int, metavar="N", help="the lease's fence")
-    parser.add_argument("--session", metavar="NAME", help="the session that the lease was acquired with")
+    in_session(parser)
     parser.add_argument("--target", metavar="KEY", help="what it changes; needs --version")
     parser.add_argument("--version", metavar="VERSION", help="the version that it was prepared for")
     parser.add_argument("--job", metavar="ID", help="only while this job is yours")
@@ -177,7 +179,7 @@ def _lease(args: Namespace) -> EffectLeaseBody | None:
         raise Failed("a lease takes --lease ID and --fence N; acquiring it printed both", Exit.USAGE)
     if args.lease is None:
         return None
-    return EffectLeaseBody(id=args.lease, fence=args.fence, session=args.session or "")
+    return EffectLeaseBody(id=args.lease, fence=args.fence, session=session_of(args))
 
 
 def _target(args: Namespace) -> EffectTargetBody | None:

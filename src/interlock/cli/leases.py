@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Noun, Parser, finished, paging, wants_json
+from interlock.cli.options import Noun, Parser, finished, in_session, paging, session_of, wants_json
 from interlock.cli.output import (
     Cell,
     Table,
@@ -106,7 +106,7 @@ def lease_state(lease: Lease) -> Cell:
 
 
 def _owner(lease: Lease) -> str:
-    session = f" ({safe(lease.session)})" if lease.session else ""
+    session = f" (session {safe(lease.session)})" if lease.session else ""
     return f"{safe(lease.owner)}{session}"
 
 
@@ -176,7 +176,7 @@ def run_acquire(args: Namespace) -> int:
         mode="shared" if args.shared else "exclusive",
         ttl_seconds=args.ttl,
         wait_seconds=args.wait,
-        session=args.session,
+        session=session_of(args),
     )
     return _told(args, "POST", ("leases",), body, taken=True)
 
@@ -207,7 +207,7 @@ def run_show(args: Namespace) -> int:
 
 def run_verb(args: Namespace) -> int:
     """Renew, suspend, resume, hand off or release."""
-    body: dict[str, Any] = {"fence": args.fence, "session": args.session}
+    body: dict[str, Any] = {"fence": args.fence, "session": session_of(args)}
     for name in ("progress", "reason", "to", "checkpoint"):
         value = getattr(args, name, None)
         if value is not None:
@@ -241,7 +241,7 @@ def run_checkpoint(args: Namespace) -> int:
     if args.fence is None:
         raise Failed("pass the lease's fence with --fence; acquiring it printed it", Exit.USAGE)
     parts = {part: getattr(args, part) for part in PARTS}
-    body = CheckpointBody(fence=args.fence, session=args.session, done=args.done, **parts)
+    body = CheckpointBody(fence=args.fence, session=session_of(args), done=args.done, **parts)
     return _told(args, "POST", ("leases", args.id, "checkpoint"), body)
 
 
@@ -316,7 +316,7 @@ def _declare_verb(parser: ArgumentParser, verb: str) -> None:
             "--checkpoint", type=json_value, metavar="JSON", help="what the next holder starts from"
         )
     parser.set_defaults(verb=verb)
-    _finish(parser, run_check if verb == "check" else run_verb)
+    _finish(parser, run_check if verb == "check" else run_verb, session=verb != "check")
 
 
 def _listing(parser: ArgumentParser) -> None:
@@ -344,5 +344,5 @@ def _saving(parser: ArgumentParser) -> None:
 
 def _finish(parser: ArgumentParser, run: Any, *, session: bool = True) -> None:
     if session:
-        parser.add_argument("--session", default="", help="which of several workers of one principal")
+        in_session(parser)
     finished(parser, run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -252,6 +253,22 @@ def connecting(
     parser.set_defaults(uses_login=not otherwise)
     environment = _SERVER_ENVIRONMENT.format(otherwise=otherwise) if otherwise else _ENVIRONMENT
     parser.epilog = "\n".join(part for part in (parser.epilog, environment) if part)
+
+
+def in_session(parser: argparse.ArgumentParser) -> None:
+    """Add the session that a lease is acquired in, and used in."""
+    parser.add_argument(
+        "--session",
+        metavar="NAME",
+        help="tells apart several workers of one principal; only the session that acquired a lease may use it "
+        "(default: INTERLOCK_SESSION)",
+    )
+
+
+def session_of(args: argparse.Namespace) -> str:
+    """The session that a command acts in; empty if there is none."""
+    named: str | None = args.session
+    return os.environ.get("INTERLOCK_SESSION", "") if named is None else named
 
 
 def intent(parser: argparse.ArgumentParser, meaning: str) -> None:

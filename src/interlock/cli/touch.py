@@ -7,14 +7,16 @@ is `file:<absolute path>` and the version is a digest.
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Noun, Parser, as_json, finished, wants_json
+from interlock.cli.options import Noun, Parser, as_json, finished, in_session, session_of, wants_json
 from interlock.cli.output import counted, painted, safe, say, say_json
 
 if TYPE_CHECKING:
@@ -25,14 +27,14 @@ _GIT_SECONDS = 60
 
 
 class Repository(NamedTuple):
-    """A git working tree and its name in keys."""
+    """A git working tree, and its name in keys: the same in every clone and worktree of one repository."""
 
     root: Path
     name: str
 
     @classmethod
     def here(cls, name: str | None, folder: Path | None = None) -> Repository:
-        """The repository around a folder; its name is what was given, git's `interlock.repo`, or its folder's."""
+        """The repository around a folder; its name is what was given, git's `interlock.repo`, or found in git."""
         found = cls.around(folder or Path.cwd(), name)
         if found is None:
             raise Failed("this is not a git repository; name files instead, or use --target", Exit.USAGE)
@@ -46,7 +48,7 @@ class Repository(NamedTuple):
             return None
         root = Path(top.rstrip("\n"))
         configured = _git(root, "config", "--get", "interlock.repo")
-        return cls(root, name or (configured or "").strip() or root.name)
+        return cls(root, name or (configured or "").strip() or _name_in_git(root))
 
     def key(self, path: str) -> str:
         """The key of a path below the root. A name may hold what no text does: a key spells that out."""
@@ -91,6 +93,20 @@ class Repository(NamedTuple):
 
     def _empty_tree(self) -> str:
         return (_git(self.root, "hash-object", "-t", "tree", "--stdin") or "").strip()
+
+
+def _name_in_git(root: Path) -> str:
+    """The last part of where `origin` is; without one, the folder of the main worktree.
+
+    Two agents who share a repository work in two clones or worktrees, whose folders have different names.
+    """
+    origin = _git(root, "config", "--get", "remote.origin.url")
+    last = re.split(r"[/:\\]", (origin or "").strip().rstrip("/\\"))[-1].removesuffix(".git")
+    if last:
+        return last
+    common = _git(root, "rev-parse", "--path-format=absolute", "--git-common-dir")
+    folder = Path(common.rstrip("\n")) if common else root / ".git"
+    return folder.parent.name if folder.name == ".git" else folder.name.removesuffix(".git")
 
 
 def changes_of_files(files: Sequence[str], name: str | None) -> list[dict[str, str]]:
@@ -164,7 +180,9 @@ def declare_touch() -> Parser:
     parser.add_argument("--commit", metavar="REV", help="the paths that a commit changed, in this repository")
     parser.add_argument("--since", metavar="REV", help="the paths that changed between REV and HEAD")
     parser.add_argument(
-        "--repo", metavar="NAME", help="the repository's name in keys (default: its folder's)"
+        "--repo",
+        metavar="NAME",
+        help="the repository's name in keys (default: git's interlock.repo, the last part of origin, or the folder's)",
     )
     parser.add_argument("--target", metavar="KEY", help="a target that is not a file")
     parser.add_argument("--version", metavar="VERSION", help="with --target: its version now")
@@ -172,6 +190,7 @@ def declare_touch() -> Parser:
         "--previous-version", metavar="VERSION", help="with --target: the one you started from"
     )
     parser.add_argument("--summary", default="", help="what you did, in a few words")
+    in_session(parser)
     return finished(parser, run_touch)
 
 
@@ -187,12 +206,14 @@ def run_touch(args: Namespace) -> int:
         done = [
             touched
             for start in range(0, len(changes), _TOUCHES_MAX)
-            for touched in client.touch_targets(changes[start : start + _TOUCHES_MAX])
+            for touched in client.touch_targets(
+                changes[start : start + _TOUCHES_MAX], session=session_of(args)
+            )
         ]
     if wants_json(args):
         say_json({"items": done})
     else:
-        _tell(done)
+        _tell(done, who="another principal or session" if session_of(args) else "another principal")
     return Exit.DONE
 
 
@@ -217,13 +238,18 @@ def _changes(args: Namespace) -> list[dict[str, str]]:
     return [{**change, "summary": args.summary} if args.summary else change for change in found]
 
 
-def _tell(done: Sequence[Touched]) -> None:
+def _tell(done: Sequence[Touched], *, who: str) -> None:
     say(f"reported {counted(len(done), 'change')}")
     say(*(f"  {safe(each.key)} is {_state(each.version)}" for each in done[:_SHOWN_MAX]))
     for each in done:
         if each.conflict_id:
+            warning = f"! {who} works on {safe(each.key)}; see `interlock conflict {each.conflict_id}`"
+            say(painted(warning, "yellow"))
+        if each.held_in_session:
             warning = (
-                f"! another principal works on {safe(each.key)}; see `interlock conflict {each.conflict_id}`"
+                f"! {safe(each.key)} is held in your session {safe(each.held_in_session)}, and this touch named no "
+                f"session; if you are that session, pass --session {safe(quote(each.held_in_session))} or set "
+                "INTERLOCK_SESSION, so that a touch by another one is noticed"
             )
             say(painted(warning, "yellow"))
 
@@ -260,14 +286,15 @@ def run_git(args: Namespace) -> int:
     if not args.install:
         _print(args)
         return Exit.DONE
-    folder = _hooks_folder()
+    folder, repository = _hooks_folder(), Repository.here(None)
     installed = [str(_install(folder / name, line)) for name, line in LINES.items()]
     if wants_json(args):
         say_json({"installed": installed})
     else:
         say(
             *(f"wrote {path}" for path in installed),
-            "They report to INTERLOCK_URL with INTERLOCK_KEY, or to the store in this folder.",
+            f"They report the files of this repository as {safe(repository.key('…'))}, as INTERLOCK_SESSION if it is "
+            "set. They report to INTERLOCK_URL with INTERLOCK_KEY, or to the store in this folder.",
         )
     return Exit.DONE
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from interlock.sdk.flow import Flow
     from interlock.sdk.gated_call import CurrentCall
-    from interlock.sdk.once import GrantNeeded, HeldLease, Reconcile
+    from interlock.sdk.once import GrantNeeded, LeaseLike, Reconcile
     from interlock.sdk.retry import OnRetry, RetryPolicy
     from interlock.wire.effects import Effect
     from interlock.wire.jobs import Evidence, HeldJob, Job, Target
@@ -53,14 +53,17 @@ class ClientBase:
         on_wait: Callable[[str], object] | None = None,
         timeout: float = 10.0,
         make_store: bool = True,
+        session: str | None = None,
     ) -> None:
         """Talk to the server at `url`, or without one run the service in this process on `store`.
 
-        What is left out comes from `INTERLOCK_URL`, `INTERLOCK_KEY` and `INTERLOCK_STORE`. Without any of them the
-        store is `.interlock/interlock.db` in the current folder or the nearest one above that has it. The first
-        write makes a store that is not there, unless `make_store` is False; to read makes none and raises `NoStore`.
+        What is left out comes from `INTERLOCK_URL`, `INTERLOCK_KEY`, `INTERLOCK_STORE` and `INTERLOCK_SESSION`.
+        Without a url and a store, the store is `.interlock/interlock.db` in the current folder or the nearest one
+        above that has it. The first write makes a store that is not there, unless `make_store` is False; to read
+        makes none and raises `NoStore`.
         `timeout` is what one attempt may take, in seconds; `retry` says how patient a call is beyond that. `on_wait`
         is told in one line of whatever has been waited for longer than a second; without it the log `interlock` is.
+        `session` tells apart several workers of one principal: leases are acquired in it, and belong to it alone.
         """
         if url is not None and store is not None:
             raise invalid("pass a url (a server) or a store (this process), not both")
@@ -73,6 +76,7 @@ class ClientBase:
             on_retry=on_retry,
             on_wait=on_wait,
             timeout_seconds=timeout,
+            in_session=os.environ.get("INTERLOCK_SESSION") if session is None else session,
         )
         self._connect()
 
@@ -174,7 +178,7 @@ class ClientBase:
         ttl: float | None = None,
         reconcile: Reconcile | None = None,
         job: HeldJob | str | None = None,
-        lease: HeldLease | None = None,
+        lease: LeaseLike | None = None,
         target: Target | None = None,
         grant: GrantNeeded | None = None,
     ) -> EffectScope:

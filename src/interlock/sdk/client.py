@@ -5,7 +5,7 @@ An operation is one function of `operations/`, and one line here and in `async_c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from interlock.sdk import hold as on_holds
 from interlock.sdk import methods as on_granted
@@ -26,9 +26,16 @@ from interlock.sdk.operations import shared as on_shared
 from interlock.sdk.operations import work as on_work
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Self
 
+    from interlock.sdk.once import GrantNeeded, LeaseLike, Reconcile
+    from interlock.wire.jobs import HeldJob, Target
+
 T = TypeVar("T")
+R = TypeVar("R")
+P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 
 
 class Interlock(ClientBase):
@@ -142,7 +149,6 @@ class Interlock(ClientBase):
     get_health = blocking(on_server.get_health)
     get_metrics = blocking(on_server.get_metrics)
     check_store = blocking(on_server.check_store)
-    once = blocking(on_once.once)
     begin_effect = blocking(on_shared.begin_effect)
     commit_effect = blocking(on_shared.commit_effect)
     fail_effect = blocking(on_shared.fail_effect)
@@ -162,6 +168,69 @@ class Interlock(ClientBase):
     admit = held(on_holds.admit)
     lease = held(on_holds.lease)
     granted = permitted(on_granted.granted)
+
+    @overload
+    def once(self, action_id: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def once(
+        self,
+        action_id: str,
+        function: Callable[[*Ts], R],
+        /,
+        *args: *Ts,
+        ttl: float | None = None,
+        reconcile: Reconcile | None = None,
+        job: HeldJob | str | None = None,
+        lease: LeaseLike | None = None,
+        target: Target | None = None,
+        grant: GrantNeeded | None = None,
+    ) -> R: ...
+    def once(
+        self,
+        action_id: str,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        ttl: float | None = None,
+        reconcile: Reconcile | None = None,
+        job: HeldJob | str | None = None,
+        lease: LeaseLike | None = None,
+        target: Target | None = None,
+        grant: GrantNeeded | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Run `function(*args, **kwargs)` once under this action id, and return what it returned.
+
+            receipt = il.once(f"refund:{txn}", refund, txn, cents)
+
+        A repeat, also from another process and after a crash, returns the recorded result and runs nothing. Raises
+        `Busy` while another caller runs it, `Ambiguous` if nobody knows whether it happened (it raised anything but
+        `NotDone`, took longer than `ttl` seconds, 60 by default, or its process died), and `Conflict` if the id was
+        used with another function or other arguments. Arguments and result are JSON. A parameter called
+        `downstream_key` receives the key to pass to the remote side; give it a default.
+
+        `reconcile` is asked about an unknown outcome: it gets the effect, asks the remote side, and returns
+        `Committed(result)`, `NotCommitted()` or `Unknown()`; recording that takes the role `operate`. The effect
+        begins only while `job` and `lease` are yours, and `target` has its version; a `lease` is whatever
+        `il.lease(…)` gave. `grant` is the task of a grant that must fit the arguments (or `{"task": …, "args": …,
+        "grant_id": …}`): one use of it is consumed, and `Denied` raised if none fits. With any of these, give the
+        function's own arguments by position.
+        """
+        return self.drive(
+            on_once.once(
+                self.session,
+                action_id,
+                function,
+                *args,
+                ttl=ttl,
+                reconcile=reconcile,
+                job=job,
+                lease=lease,
+                target=target,
+                grant=grant,
+                **kwargs,
+            )
+        )
 
     def drive(self, flow: Flow[T]) -> T:
         """Drive any flow of the SDK to its result."""

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from interlock.kernel.hold import RenewalTask, RenewalThread
 from interlock.sdk.flow import Flow, NothingRun, settled
-from interlock.sdk.hold import Held, renewals, renewals_in_loop
+from interlock.sdk.held import Held
 from interlock.sdk.operations.jobs import cancel_job
 from interlock.sdk.operations.work import complete_job, fail_job, renew_job
 from interlock.sdk.outcomes import (
@@ -212,8 +213,12 @@ def _ambiguous(job: HeldJob, refused: InterlockError, detail: str) -> Ambiguous:
 @contextlib.contextmanager
 def running(call: Call, drive: Drive) -> Generator[None]:
     """Hold the job while the block runs, renewed from a thread; record what the block raises."""
+
+    def renew_now() -> None:
+        call.held.now = drive(call.renewal(call.held.now))
+
     try:
-        renewing = renewals(drive, call.held, call.renewal)
+        renewing = RenewalThread(call.held.hold, renew_now)
         renewing.start()
     except (Conflict, NotFound) as refused:
         raise call.begun_too_late(refused) from refused
@@ -232,8 +237,12 @@ def running(call: Call, drive: Drive) -> Generator[None]:
 @contextlib.asynccontextmanager
 async def running_in_loop(call: Call, drive: DriveInLoop) -> AsyncGenerator[None]:
     """Hold the job while the block runs, renewed from a task; record what the block raises."""
+
+    async def renew_now() -> None:
+        call.held.now = await drive(call.renewal(call.held.now))
+
     try:
-        renewing = renewals_in_loop(drive, call.held, call.renewal)
+        renewing = RenewalTask(call.held.hold, renew_now)
         await renewing.start()
     except (Conflict, NotFound) as refused:
         raise call.begun_too_late(refused) from refused

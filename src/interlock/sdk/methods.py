@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from interlock.sdk.flow import Flow
-    from interlock.sdk.hold import AsyncHold, Hold, Verbs
+    from interlock.sdk.hold import A, AsyncHold, H, Hold, Verbs
     from interlock.sdk.session import Session
     from interlock.wire.grants import GrantClaim
 
@@ -121,31 +121,33 @@ def awaited(
     return call
 
 
-def held(verbs: Callable[Concatenate[Session, P], Verbs[T]]) -> Callable[Concatenate[Blocking, P], Hold[T]]:
+def held(
+    verbs: Callable[Concatenate[Session, P], Verbs[Any, H, Any]],
+) -> Callable[Concatenate[Blocking, P], Hold[H]]:
     """Something to hold as a method that opens a `with` block."""
 
     @wraps(verbs)
-    def call(self: Blocking, *args: P.args, **kwargs: P.kwargs) -> Hold[T]:
+    def call(self: Blocking, *args: P.args, **kwargs: P.kwargs) -> Hold[H]:
         from interlock.sdk.hold import Hold
 
         return Hold(self.drive, verbs(self.session, *args, **kwargs))
 
-    _describe(call, verbs, "Hold[{}]")
+    _describe(call, verbs, "Hold[{}]", of=1)
     return call
 
 
 def held_async(
-    verbs: Callable[Concatenate[Session, P], Verbs[T]],
-) -> Callable[Concatenate[Awaiting, P], AsyncHold[T]]:
+    verbs: Callable[Concatenate[Session, P], Verbs[Any, Any, A]],
+) -> Callable[Concatenate[Awaiting, P], AsyncHold[A]]:
     """Something to hold as a method that opens an `async with` block."""
 
     @wraps(verbs)
-    def call(self: Awaiting, *args: P.args, **kwargs: P.kwargs) -> AsyncHold[T]:
+    def call(self: Awaiting, *args: P.args, **kwargs: P.kwargs) -> AsyncHold[A]:
         from interlock.sdk.hold import AsyncHold
 
         return AsyncHold(self.drive, verbs(self.session, *args, **kwargs))
 
-    _describe(call, verbs, "AsyncHold[{}]")
+    _describe(call, verbs, "AsyncHold[{}]", of=2)
     return call
 
 
@@ -177,11 +179,18 @@ def permitted_async(
     return call
 
 
-def _describe(method: Callable[..., Any], operation: Callable[..., Any], result: str) -> None:
-    """Show a method as it is called: on `self` instead of a session, returning what the caller gets."""
+def _describe(
+    method: Callable[..., Any], operation: Callable[..., Any], result: str, *, of: int | None = None
+) -> None:
+    """Show a method as it is called: on `self` instead of a session, returning what the caller gets.
+
+    `of` says which of several results it is, where the operation names one for each kind of client.
+    """
     shown = signature(operation)
     session, *others = shown.parameters.values()
     inner = str(shown.return_annotation).partition("[")[2].removesuffix("]")
+    if of is not None:
+        inner = inner.split(", ")[of]
     method.__signature__ = shown.replace(  # type: ignore[attr-defined]
         parameters=[session.replace(name="self", annotation=Parameter.empty), *others],
         return_annotation=result.format(inner),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -32,7 +32,8 @@ from interlock.wire.effects import Effect
 from interlock.wire.jobs import HeldJob, Target
 
 if TYPE_CHECKING:
-    from interlock.sdk.hold import Held
+    from collections.abc import Awaitable
+
     from interlock.sdk.session import Session
 
 KEY_PARAMETER = "downstream_key"
@@ -60,14 +61,13 @@ class Unknown(msgspec.Struct, frozen=True):
     """The remote side cannot tell either."""
 
 
-HeldLease: TypeAlias = "LeaseLike | Held[Any]"  # a lease, or what `with il.lease(…)` hands out
 Finding: TypeAlias = Committed | NotCommitted | Unknown
-Reconcile: TypeAlias = Callable[[Effect], Any]
+Reconcile: TypeAlias = "Callable[[Effect], Finding | Awaitable[Finding]]"
 GrantNeeded: TypeAlias = str | Mapping[str, Any]  # a task, or what `begin_effect` takes as `grant`
 
 
 class LeaseLike(Protocol):
-    """Whatever names a lease: its id and its fence."""
+    """Whatever names a lease, such as a lease or what `with il.lease(…)` holds: its id and its fence."""
 
     @property
     def lease_id(self) -> str: ...
@@ -80,7 +80,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
     ttl: float | None = None
     job: HeldJob | str | None = None
-    lease: Any = None
+    lease: LeaseLike | None = None
     target: Target | None = None
     grant: GrantNeeded | None = None
     reconcile: Reconcile | None = None
@@ -94,14 +94,13 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     def begin(self, session: Session, action_id: str, request_hash: str) -> Flow[Effect]:
         """Begin, or learn that it was done."""
         job = self.job
-        lease = cast("LeaseLike | None", getattr(self.lease, "now", self.lease))
         begin = begin_effect(
             session,
             action_id,
             request_hash=request_hash,
             job_id=job.id if isinstance(job, HeldJob) else job,
             permit=job.permit if isinstance(job, HeldJob) else None,
-            lease=_lease_ref(lease) if lease else None,
+            lease=_lease_ref(session, self.lease) if self.lease else None,
             target=msgspec.to_builtins(self.target),
             grant={"task": self.grant} if isinstance(self.grant, str) else self.grant,
             ttl_seconds=self.ttl,
@@ -118,22 +117,12 @@ def once(
     ttl: float | None = None,
     reconcile: Reconcile | None = None,
     job: HeldJob | str | None = None,
-    lease: HeldLease | None = None,
+    lease: LeaseLike | None = None,
     target: Target | None = None,
     grant: GrantNeeded | None = None,
     **kwargs: Any,
 ) -> Flow[Any]:
-    """Run `function(*args, **kwargs)` once under this action id, and return what it returned; a repeat returns
-    the recorded result without running it.
-
-    Arguments and result are JSON: the function's name and the arguments are the request, and another request under
-    the same id is a `Conflict`. A parameter called `downstream_key` receives the key to pass to the remote side. The
-    attempt may take `ttl` seconds (60 by default). `reconcile` is given the effect when its outcome is unknown, and
-    answers `Committed(result)`, `NotCommitted()` or `Unknown()`; recording its answer takes the role `operate`.
-
-    `grant` is the task of a grant that must fit the arguments (or `{"task": …, "args": …, "grant_id": …}`): one
-    use is consumed if the effect begins, and `Denied` raised if none fits.
-    """
+    """`once` of both clients, which say more of it."""
     conditions = Conditions(ttl=ttl, reconcile=reconcile, job=job, lease=lease, target=target, grant=grant)
     return (yield from run_once(session, action_id, function, args, kwargs, conditions))
 
@@ -271,9 +260,9 @@ def _reconciled(
     raise TypeError(f"reconcile returned {found!r}; return Committed(result), NotCommitted() or Unknown()")
 
 
-def _lease_ref(lease: LeaseLike) -> dict[str, object]:
+def _lease_ref(client: Session, lease: LeaseLike) -> dict[str, object]:
     named: dict[str, object] = {"id": lease.lease_id, "fence": lease.fence}
-    session = getattr(lease, "session", "")
+    session = client.names(getattr(lease, "session", None) or None)
     return {**named, "session": session} if session else named
 
 

@@ -72,9 +72,12 @@ class Session:
         on_retry: OnRetry | None = None,
         on_wait: Callable[[str], object] | None = None,
         timeout_seconds: float = 10.0,
+        in_session: str | None = None,
         fraction: Callable[[], float] | None = None,
     ) -> None:
-        """`fraction` draws jitter from [0, 1); by default from the system, so forked clients differ.
+        """`in_session` is the session that leases are acquired in unless a call names another.
+
+        `fraction` draws jitter from [0, 1); by default from the system, so forked clients differ.
 
         `on_wait` is told in one line of whatever has been waited for longer than a second; by default the log is.
         """
@@ -83,12 +86,17 @@ class Session:
         self.on_retry = on_retry
         self.on_wait = on_wait or log.info
         self.timeout_seconds = timeout_seconds
+        self.in_session = in_session
         self.fraction = fraction or _system_fraction
         self.budget = RetryBudget(self.retry.budget)
         self.breaker = CircuitBreaker(self.retry.breaker, self.fraction)
         self.via = "sdk"  # what the service is told of where a person decides
         self.long_polls = True  # until the service refuses the parameters
         _sessions.add(self)
+
+    def names(self, session: str | None) -> str | None:
+        """The session of a lease that a call names, else the client's; None if there is none."""
+        return (self.in_session if session is None else session) or None
 
     def says(
         self, waits_for: str, seconds: float | None, *, until: datetime | None = None, aloud: bool = False

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.kernel.hold import HoldState, keep
 from interlock.sdk.async_client import AsyncInterlock
 from interlock.sdk.client import Interlock
-from interlock.sdk.hold import is_final
+from interlock.sdk.held import is_final
 from interlock.sdk.outcomes import (
     Conflict,
     Final,

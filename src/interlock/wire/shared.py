@@ -29,18 +29,24 @@ class Touch(msgspec.Struct, frozen=True, kw_only=True):
     previous_version: str | None = None
     based_on: str | None = None
     summary: str = ""
+    session: str = ""
     at: Given[datetime] = None
     conflict_id: str | None = None
 
 
 class Touched(msgspec.Struct, frozen=True, kw_only=True):
-    """A target as it stands; `conflict_id` if its last change collided with the work of another caller."""
+    """A target as it stands; `conflict_id` if its last change collided with the work of another caller.
+
+    `held_in_session` names the session that holds the target, if its own principal touched it without naming one:
+    the touch was taken for the holder's. Name the session, so that a touch by another one is noticed.
+    """
 
     key: str
     version: str
     touched_at: Given[datetime] = None
     touched_by: Given[str] = None
     conflict_id: str | None = None
+    held_in_session: str = ""
 
 
 class TouchedMany(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +63,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     mode: str = "exclusive"
     state: str
+    session: str = ""
     purpose: str = ""
     since: Given[datetime] = None
     expires_at: Given[datetime] = None
@@ -159,21 +166,31 @@ class Patterns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TouchBody(Body, frozen=True, kw_only=True):
-    """`version` is yours: an etag, a digest, a number. `previous_version` is the one the change was made from."""
+    """`version` is yours: an etag, a digest, a number. `previous_version` is the one the change was made from.
 
+    A holder whose lease was acquired in a `session` names it here too.
+    """
+
+    version: Version | Number
+    previous_version: Text | Number | None = None
+    summary: Reason = ""
+    session: Text = ""
+
+
+class ChangeBody(Body, frozen=True, kw_only=True):
+    """One of several changes."""
+
+    key: TargetKey
     version: Version | Number
     previous_version: Text | Number | None = None
     summary: Reason = ""
 
 
-class ChangeBody(TouchBody, frozen=True, kw_only=True):
-    key: TargetKey
-
-
 class TouchesBody(Body, frozen=True, kw_only=True):
-    """Several changes, recorded together; each target at most once."""
+    """Several changes, recorded together; each target at most once. `session` is the caller's, as in one touch."""
 
     changes: Annotated[list[ChangeBody], msgspec.Meta(min_length=1, max_length=100)]
+    session: Text = ""
 
 
 class ResolveConflictBody(Body, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ PARTS = (base, calls, client, flow, once, session, transports, shared)
 FILES = {part.__file__ for part in PARTS} | {__file__}
 
 
-def charge(port: int, amount: int, *, downstream_key: str) -> dict[str, Any]:
+def charge(port: int, amount: int, *, downstream_key: str = "") -> dict[str, Any]:
     """Ask the remote side for money."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("POST", f"/{downstream_key}")

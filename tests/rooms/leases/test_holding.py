@@ -183,17 +183,60 @@ async def test_somebody_elses_lease_cannot_be_used(client: LeaseClient, verb: st
     assert (await client.do("check", lease))["current"]
 
 
+_VERBS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("renew", {}), ("checkpoint", {"done": 1}), ("suspend", {"reason": "waiting_on_review"}), ("resume", {}),
+    ("handoff", {}), ("release", {}),
+)  # fmt: skip
+
+
 async def test_another_session_of_the_same_owner_does_not_own_the_lease(client: LeaseClient) -> None:
     lease = await client.take("repo:a", session="left")
     await client.refused("repo:a", by="ann", session="right")
-    for session in ({}, {"session": "right"}):
-        verbs: tuple[tuple[str, dict[str, Any]], ...] = (
-            ("renew", {}), ("checkpoint", {"done": 1}), ("release", {}), ("handoff", {}),
-        )  # fmt: skip
-        for verb, fields in verbs:
-            assert (await client.call(verb, lease, **session, **fields)).word == "fence_stale"
+    for verb, fields in _VERBS:
+        refused = await client.call(verb, lease, session="right", **fields)
+        assert refused.word == "fence_stale"
+        assert "acquired in session left" in refused.document["detail"]
+        assert refused.document["conflict_id"]
     await client.do("renew", lease, session="left")
     await client.do("release", lease, session="left")
+
+
+async def test_a_holder_that_names_no_session_is_told_so_and_nothing_is_recorded(client: LeaseClient) -> None:
+    lease = await client.take("repo:a", session="left")
+    for verb, fields in _VERBS:
+        refused = await client.call(verb, lease, **fields)
+        assert (refused.status, refused.word) == (409, "fence_stale")
+        assert refused.document["session"] == "left"
+        assert "name the same session with every call" in refused.document["detail"]
+        assert "conflict_id" not in refused.document
+    assert (await client.api.get("conflicts"))["items"] == []
+    assert (await client.do("check", lease))["current"]
+    await client.do("release", lease, session="left")
+
+
+async def test_a_stale_fence_of_another_holder_is_recorded_whatever_session_it_names(
+    client: LeaseClient,
+) -> None:
+    lease = await client.take("repo:a", session="left")
+    for by, fence in (("bob", lease["fence"]), ("ann", lease["fence"] - 1)):
+        for session in ({}, {"session": "left"}):
+            refused = await client.call("renew", {**lease, "fence": fence}, by=by, **session)
+            assert refused.document["conflict_id"], (by, session)
+
+
+async def test_a_lease_without_a_session_is_every_session_of_its_owner(client: LeaseClient) -> None:
+    lease = await client.take("repo:a")
+    await client.do("renew", lease, session="left")
+    await client.do("checkpoint", lease, done=1)
+    await client.do("release", lease, session="right")
+    assert (await client.do("release", lease))["state"] == "released"
+
+
+async def test_who_finds_it_held_learns_in_which_session(client: LeaseClient) -> None:
+    await client.take("repo:a", session="left")
+    busy = await client.refused("repo:a", by="ann", session="right")
+    assert (busy["holder"]["principal"], busy["holder"]["session"]) == ("ann", "left")
+    assert "is held by ann (session left) until" in busy["detail"]
 
 
 async def test_fences_grow_over_a_whole_tree(client: LeaseClient) -> None:

@@ -33,6 +33,50 @@ async def test_the_holders_own_touch_is_no_conflict(actors: Actors) -> None:
     assert (await actors.renew(lease)).document["state"] == "leased"
 
 
+async def test_a_touch_in_another_session_of_the_holder_is_a_conflict(actors: Actors) -> None:
+    lease = await actors.lease(session="left")
+    own = await actors.touch("v1", by=actors.bot, session="left")
+    assert (own["conflict_id"], own["held_in_session"]) == (None, "")
+    other = await actors.touch("v2", by=actors.bot, session="right")
+    assert other["conflict_id"]
+    (conflict,) = await actors.conflicts()
+    assert (conflict["kind"], conflict["affected"]["lease"]) == ("duplicate_work", lease["lease_id"])
+    assert [(side["actor"], side["what"]) for side in conflict["competing"]] == [
+        ("bot", "holds the lease in session left"),
+        ("bot", "changed it in session right"),
+    ]
+    target = await actors.target()
+    assert (target["owner"]["session"], target["touches"][0]["session"]) == ("left", "right")
+
+
+async def test_a_touch_by_the_holder_without_its_session_says_so_and_is_no_conflict(actors: Actors) -> None:
+    await actors.lease(session="left")
+    touched = await actors.touch("v1", by=actors.bot)
+    assert (touched["conflict_id"], touched["held_in_session"]) == (None, "left")
+    assert await actors.conflicts() == []
+
+
+async def test_a_session_may_change_what_its_own_principal_holds_without_one(actors: Actors) -> None:
+    await actors.lease()
+    touched = await actors.touch("v1", by=actors.bot, session="right")
+    assert (touched["conflict_id"], touched["held_in_session"]) == (None, "")
+
+
+async def test_who_shares_a_lease_in_its_own_session_is_not_warned_of_the_others(actors: Actors) -> None:
+    await actors.lease(mode="shared", session="left")
+    await actors.lease(mode="shared", session="right")
+    touched = await actors.touch("v1", by=actors.bot, session="right")
+    assert (touched["conflict_id"], touched["held_in_session"]) == (None, "")
+
+
+async def test_touches_of_two_sessions_that_did_not_see_each_other_are_a_conflict(actors: Actors) -> None:
+    await actors.touch("v1", by=actors.bot, session="left")
+    blind = await actors.touch("v2", by=actors.bot, session="right", previous_version="v0")
+    assert blind["conflict_id"]
+    seen = await actors.touch("v3", by=actors.bot, session="left", previous_version="v2")
+    assert seen["conflict_id"] is None
+
+
 @pytest.mark.parametrize("resource", ["repo:a/b.py", "repo:a/**", "repo:a"])
 async def test_a_lease_learns_of_a_touch_of_what_it_covers(actors: Actors, resource: str) -> None:
     lease = await actors.lease(resource)

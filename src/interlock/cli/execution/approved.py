@@ -13,7 +13,7 @@ from interlock.cli.execution.gates import ClientGate, Ended, action_id_of, begin
 from interlock.cli.execution.prepared import Effective, drift, topic_of
 from interlock.cli.execution.process import NotStarted, Signals, Stopped, hearing
 from interlock.kernel.hold import HoldState, RenewalThread
-from interlock.sdk.hold import is_final
+from interlock.sdk.held import is_final
 from interlock.sdk.outcomes import (
     Ambiguous,
     Busy,

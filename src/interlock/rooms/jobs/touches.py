@@ -40,14 +40,19 @@ def holders_reads(world: World, tenant: str, key: str) -> Reads:
     return Reads(own=tuple(dict[Key, None].fromkeys(keys)))
 
 
-def leases_held_by_others(world: World, tenant: str, key: str, toucher: str) -> tuple[Lease, ...]:
-    """The live leases that cover a target, on it or above it; none if the toucher has one of them.
-
-    A principal that shares a lease may change the lease's resource.
-    """
+def _live_leases(world: World, tenant: str, key: str) -> tuple[Lease, ...]:
+    """The live leases that cover a target, on it or above it."""
     found = (world.get(LEASES, tenant, holder.lease_id) for holder in _holders(world, tenant, key))
-    live = tuple(lease for lease in found if lease and lease.is_live_at(world.now))
-    return () if any(lease.owner == toucher for lease in live) else live
+    return tuple(lease for lease in found if lease and lease.is_live_at(world.now))
+
+
+class Touched(msgspec.Struct, frozen=True, kw_only=True):
+    """A target after a touch. `held_in_session` names the session that holds the target, if its own principal
+    touched it and named none: whether that was the holder is not known, so it is taken for the holder.
+    """
+
+    target: Target
+    held_in_session: str = ""
 
 
 class Collision(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +63,7 @@ class Collision(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     old_version: str | None
     toucher: Principal
+    session: str
     leases: tuple[Lease, ...]
     jobs: tuple[Job, ...]
     overwritten: Touch | None
@@ -74,7 +80,7 @@ class Collision(msgspec.Struct, frozen=True, kw_only=True):
 
     def _known(self, world: World, last: Touch | None) -> Conflict | None:
         """The open conflict of the touch before, if it names all that this one affects."""
-        if last is None or last.conflict_id is None or last.actor != self.toucher.id:
+        if last is None or last.conflict_id is None or not last.is_by(self.toucher.id, self.session):
             return None
         conflict = world.get(CONFLICTS, self.tenant, last.conflict_id)
         if conflict is None or conflict.state is not ConflictState.OPEN or conflict.target != self.key:
@@ -102,7 +108,12 @@ class Collision(msgspec.Struct, frozen=True, kw_only=True):
     def _undercut(self) -> tuple[Competing, ...]:
         old = self.old_version
         sides = [
-            Competing(actor=each.owner, version=old, at=each.since, what="holds the lease")
+            Competing(
+                actor=each.owner,
+                version=old,
+                at=each.since,
+                what=_in_session("holds the lease", each.session),
+            )
             for each in self.leases
         ]
         for job in self.jobs:
@@ -111,12 +122,13 @@ class Collision(msgspec.Struct, frozen=True, kw_only=True):
             sides.append(Competing(actor=job.submitted_by, version=version, at=job.submitted_at, what=what))
         if self.overwritten:
             other = self.overwritten
-            what = "changed it, and was not seen"
+            what = _in_session("changed it, and was not seen", other.session)
             sides.append(Competing(actor=other.actor, version=other.version, at=other.at, what=what))
         return tuple(sides)
 
     def _change(self, world: World) -> Competing:
-        return Competing(actor=self.toucher.id, version=self.version, at=world.now, what="changed it")
+        what = _in_session("changed it", self.session)
+        return Competing(actor=self.toucher.id, version=self.version, at=world.now, what=what)
 
     def _tell(self, world: World, lease: Lease, conflict: Conflict) -> None:
         state = TRANSITIONS[lease.state, "touch"]
@@ -180,11 +192,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     summary: str = ""
 
 
-class TouchTarget(Command[Target], frozen=True, kw_only=True):
+class TouchTarget(Command[Touched], frozen=True, kw_only=True):
     """Record that the caller changed a target. Reporting a version that is known already changes nothing."""
 
     caller: Caller
     change: Change
+    session: str = ""
 
     def reads(self) -> Reads:
         tenant, key = self.caller.tenant, self.change.key
@@ -201,20 +214,31 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
         last = _last_conflict(world.get(TARGETS, tenant, key))
         return reads | (Reads(own=(CONFLICTS.key(tenant, last),)) if last else NOTHING)
 
-    def decide(self, world: World) -> Target:
+    def decide(self, world: World) -> Touched:
         toucher = require(world, self.caller, *TOUCHERS)
         before = world.get(TARGETS, self.caller.tenant, self.change.key)
         if before is not None and before.current == self.change.version:
-            return before
+            return Touched(target=before)
         last = _last_conflict(before)
         if last is not None and not world.knows(CONFLICTS.key(self.caller.tenant, last)):
             raise Deferred("another caller touched the target between the read and its lock; read again")
-        conflict = self._collide(world, toucher, before)
+        leases = _live_leases(world, self.caller.tenant, self.change.key)
+        mine = [lease for lease in leases if self._is_mine(lease)]
+        # A principal that shares a lease may change the lease's resource.
+        conflict = self._collide(world, toucher, before, () if mine else leases)
         target = world.put(TARGETS, self._touched(world, toucher, before, conflict))
         self._record(world, target)
-        return target
+        unnamed = [lease.session for lease in mine if not lease.is_of(self.session)]
+        is_unclear = len(unnamed) == len(mine) > 0
+        return Touched(target=target, held_in_session=unnamed[0] if is_unclear else "")
 
-    def _collide(self, world: World, toucher: Principal, before: Target | None) -> Conflict | None:
+    def _is_mine(self, lease: Lease) -> bool:
+        """Whether the caller holds it. Without a session it does: a person or a program may not know of sessions."""
+        return lease.owner == self.caller.principal and (not self.session or lease.is_of(self.session))
+
+    def _collide(
+        self, world: World, toucher: Principal, before: Target | None, leases: tuple[Lease, ...]
+    ) -> Conflict | None:
         change = self.change
         collision = Collision(
             tenant=self.caller.tenant,
@@ -222,9 +246,10 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
             version=change.version,
             old_version=before.current if before else change.based_on,
             toucher=toucher,
-            leases=leases_held_by_others(world, self.caller.tenant, change.key, toucher.id),
+            session=self.session,
+            leases=leases,
             jobs=tuple(job for job in self._waiting_jobs(world) if job.submitted_by != toucher.id),
-            overwritten=_overwritten(before, change, toucher.id),
+            overwritten=_overwritten(before, change, toucher.id, self.session),
         )
         last = before.touches[0] if before and before.touches else None
         return collision.record(world, last)
@@ -241,6 +266,7 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
             previous_version=known,
             based_on=based_on if based_on != known else None,
             summary=self.change.summary,
+            session=self.session,
             at=world.now,
             conflict_id=conflict.id if conflict else None,
             **_parties(conflict, self.change.version),
@@ -260,6 +286,7 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
             "version": touch.version,
             "previous_version": touch.previous_version,
             "summary": touch.summary,
+            "session": touch.session,
             "conflict_id": touch.conflict_id,
         }
         note(
@@ -282,11 +309,12 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
         )
 
 
-class TouchTargets(Command[tuple[Target, ...]], frozen=True, kw_only=True):
+class TouchTargets(Command[tuple[Touched, ...]], frozen=True, kw_only=True):
     """Several touches as one decision, such as all paths of a commit. Each target may appear once."""
 
     caller: Caller
     changes: tuple[Change, ...]
+    session: str = ""
 
     def reads(self) -> Reads:
         reads = NOTHING
@@ -300,11 +328,13 @@ class TouchTargets(Command[tuple[Target, ...]], frozen=True, kw_only=True):
             reads |= touch.more(world)
         return reads
 
-    def decide(self, world: World) -> tuple[Target, ...]:
+    def decide(self, world: World) -> tuple[Touched, ...]:
         return tuple(touch.decide(world) for touch in self._touches())
 
     def _touches(self) -> tuple[TouchTarget, ...]:
-        return tuple(TouchTarget(caller=self.caller, change=change) for change in self.changes)
+        return tuple(
+            TouchTarget(caller=self.caller, change=change, session=self.session) for change in self.changes
+        )
 
 
 def _last_conflict(target: Target | None) -> str | None:
@@ -320,9 +350,13 @@ def _parties(conflict: Conflict | None, version: str) -> dict[str, tuple[str, ..
     }
 
 
-def _overwritten(before: Target | None, change: Change, toucher: str) -> Touch | None:
+def _in_session(what: str, session: str) -> str:
+    return f"{what} in session {session}" if session else what
+
+
+def _overwritten(before: Target | None, change: Change, toucher: str, session: str) -> Touch | None:
     """The last touch by another actor, if this change was made without having seen it."""
     if before is None or not before.has_moved_from(change.based_on):
         return None
     last = before.touches[0]
-    return last if last.actor != toucher else None
+    return None if last.is_by(toucher, session) else last

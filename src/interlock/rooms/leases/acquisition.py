@@ -146,9 +146,10 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
             expires_at=lease.expires_at,
             lease_id=lease.id,
             resource=lease.resource,
+            session=lease.session,
         )
         purpose = f" ({lease.purpose[:_PURPOSE_SHOWN_MAX]})" if lease.purpose else ""
-        why = f"is held by {lease.owner}{purpose} until {lease.expires_at:%Y-%m-%dT%H:%M:%SZ} unless renewed"
+        why = f"is held by {lease.holder}{purpose} until {lease.expires_at:%Y-%m-%dT%H:%M:%SZ} unless renewed"
         raise LeaseHeld(self.resource, holder, _until(lease.expires_at, world.now), why)
 
     def _check_line(self, world: World) -> None:

@@ -147,6 +147,15 @@ class Lease(Record, frozen=True, kw_only=True):
         """Whether this is the conflict that its owner learned last, or will learn at its next call."""
         return self.conflict_id == conflict_id and self.is_live_at(now)
 
+    def is_of(self, session: str) -> bool:
+        """Whether a call in this session is the holder's; a lease without a session is all of its owner's."""
+        return self.session in ("", session)
+
+    @property
+    def holder(self) -> str:
+        """Its owner, and the session if it is held in one: what is shown where two of them meet."""
+        return f"{self.owner} (session {self.session})" if self.session else self.owner
+
     def covers(self, key: str) -> bool:
         """Whether a target is the lease's resource, or lies under it."""
         path, is_tree = path_of(self.resource)
@@ -295,6 +304,7 @@ class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime
     lease_id: str | None
     resource: str
+    session: str = ""
 
 
 class LeaseHeld(Refusal):
@@ -312,12 +322,24 @@ class LeaseHeld(Refusal):
 class LeaseFenceStale(Refusal):
     """The caller does not hold the lease under this fence, or no longer does. `holder` holds its resource now."""
 
-    def __init__(self, lease_id: str, *, state: str, holder: str | None) -> None:
-        super().__init__(
-            f"lease {lease_id} is {state}, and this fence does not hold it. Stop writing, and acquire it again"
-        )
+    def __init__(self, lease_id: str, *, state: str, holder: str | None, session: str | None = None) -> None:
+        why = f"is {state}, and this fence does not hold it"
+        if session is not None:
+            why = f"was acquired in session {session}, and the call of another session does not hold it"
+        super().__init__(f"lease {lease_id} {why}. Stop writing, and acquire it again")
         self.state, self.holder = state, holder
         self.conflict_id: str | None = None
+
+
+class LeaseSessionMissing(Refusal):
+    """The holder's own call, without the session of its lease. That is no collision, and nothing is recorded."""
+
+    def __init__(self, lease_id: str, session: str) -> None:
+        super().__init__(
+            f"lease {lease_id} was acquired in session {session}, and this call names no session; "
+            "name the same session with every call for this lease"
+        )
+        self.session = session
 
 
 class LeaseNotActionable(Refusal):

@@ -31,6 +31,7 @@ from interlock.rooms.leases.model import (
     Lease,
     LeaseFenceStale,
     LeaseNotActionable,
+    LeaseSessionMissing,
     LeaseState,
     LeaseTerms,
     ProgressRequired,
@@ -249,14 +250,18 @@ def current_lease(
 ) -> Lease:
     """The caller's lease, if it is live by the clock and this is its fence. `session` None: any of the owner's."""
     lease = find_lease(world, caller.tenant, lease_id, resource)
-    if not _holds(world, caller, lease, fence, session):
+    if not _holds(world, caller, lease, fence):
         holder = _newest_holder(world, lease)
         raise LeaseFenceStale(
             lease.id,
             state=lease.state_at(world.now).value,
             holder=holder.owner if holder else None,
         )
-    return lease
+    if session is None or lease.is_of(session):
+        return lease
+    if not session:
+        raise LeaseSessionMissing(lease.id, lease.session)
+    raise LeaseFenceStale(lease.id, state=lease.state.value, holder=lease.owner, session=lease.session)
 
 
 def stale_lease_reads(
@@ -264,7 +269,10 @@ def stale_lease_reads(
 ) -> Reads:
     """What a stale fence is recorded in, if this one looks stale; an owner in good standing pays nothing."""
     lease = world.get(LEASES, caller.tenant, lease_id)
-    if lease is None or lease.resource != resource or _holds(world, caller, lease, fence, session):
+    if lease is None or lease.resource != resource:
+        return NOTHING
+    # A holder that names no session is told so, and nothing is recorded.
+    if _holds(world, caller, lease, fence) and (not session or lease.is_of(session)):
         return NOTHING
     return stale_reads(world, caller, lease_id, resource)
 
@@ -276,9 +284,9 @@ def stale_reads(world: World, caller: Caller, lease_id: str, resource: str) -> R
     return repeat_reads(_stale(caller, resource)) | Reads(see=see)
 
 
-def _holds(world: World, caller: Caller, lease: Lease, fence: int, session: str | None) -> bool:
-    is_owner = lease.owner == caller.principal and session in (None, lease.session)
-    return is_owner and lease.fence == fence and lease.is_live_at(world.now)
+def _holds(world: World, caller: Caller, lease: Lease, fence: int) -> bool:
+    """Whether the principal holds it under this fence, in whichever session."""
+    return lease.owner == caller.principal and lease.fence == fence and lease.is_live_at(world.now)
 
 
 def fence_at(world: World, lease: Lease) -> int:
@@ -320,7 +328,8 @@ def _as_it_stands(world: World, lease: Lease) -> Competing:
     """Who holds the resource and since when; without a holder, how and when the lease ended."""
     holder = _newest_holder(world, lease)
     if holder is not None:
-        return Competing(actor=holder.owner, at=holder.since, what=holder.state.value)
+        what = f"{holder.state.value} in session {holder.session}" if holder.session else holder.state.value
+        return Competing(actor=holder.owner, at=holder.since, what=what)
     what = lease.state_at(world.now).value
     return Competing(actor=lease.owner, at=lease.ended_at or lease.expires_at, what=what)
 

@@ -126,9 +126,8 @@ class ReleaseLease(_EndLease[Lease], frozen=True, kw_only=True):
     def decide(self, world: World) -> Lease:
         require(world, self.caller)
         lease = find_lease(world, self.caller.tenant, self.lease_id, self.resource)
-        mine = (self.caller.principal, self.session, self.fence)
-        given_up = lease.state in (LeaseState.RELEASED, LeaseState.HANDED_OFF)
-        if given_up and (lease.owner, lease.session, lease.fence) == mine:
+        mine = lease.is_of(self.session) and (lease.owner, lease.fence) == (self.caller.principal, self.fence)
+        if mine and lease.state in (LeaseState.RELEASED, LeaseState.HANDED_OFF):
             return lease
         return end_lease(world, self.current(world), "release", by=self.caller)
 

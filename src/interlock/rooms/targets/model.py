@@ -19,6 +19,7 @@ class Touch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One change, made through Interlock or outside it.
 
     `previous_version` is the version known before it, `based_on` the version that its author started from.
+    `session` is the session of the actor that it was reported in, if any.
     `named` are the actors of the conflict that it led to, `undercut` the versions that they worked on.
     """
 
@@ -28,10 +29,16 @@ class Touch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     previous_version: str | None = None
     based_on: str | None = None
     summary: str = ""
+    session: str = ""
     at: datetime
     conflict_id: str | None = None
     named: tuple[str, ...] = ()
     undercut: tuple[str, ...] = ()
+
+    def is_by(self, actor: str, session: str) -> bool:
+        """Whether this actor made it; two sessions of one principal are two actors, where both are known."""
+        same_session = not (session and self.session) or session == self.session
+        return self.actor == actor and same_session
 
     def tells(self, actor: str, version: str) -> bool:
         """Whether its conflict tells this actor that this version is gone. The first touch leaves any version."""

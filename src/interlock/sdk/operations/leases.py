@@ -13,14 +13,14 @@ from interlock.wire.leases import CheckedFence, Checkpoints, Lease, LeaseTerms, 
 
 
 def acquire_lease(
-    session: Session,
+    client: Session,
     resource: str,
     *,
     purpose: str = "",
     mode: Literal["exclusive", "shared"] = "exclusive",
     ttl_seconds: float = 60,
     wait_seconds: float = 0,
-    as_session: str = "",
+    session: str | None = None,
     key: str | None = None,
 ) -> Flow[Lease]:
     """Take a resource; `repo:billing/**` takes everything under it. Raises `Busy`, naming the holder.
@@ -33,24 +33,24 @@ def acquire_lease(
         mode=mode,
         ttl_seconds=ttl_seconds,
         wait_seconds=wait_seconds,
-        session=as_session,
+        session=client.names(session) or "",
     )
     return (
         yield from change(
-            session,
+            client,
             path("leases"),
             Lease,
             body,
             key=key,
             hold_seconds=wait_seconds,
             busy_seconds=wait_seconds,
-            say=session.says(f"the lease on {resource}", wait_seconds),
+            say=client.says(f"the lease on {resource}", wait_seconds),
         )
     )
 
 
 def leases(
-    session: Session,
+    client: Session,
     *,
     resource: str | None = None,
     owner: str | None = None,
@@ -66,25 +66,25 @@ def leases(
         "limit": limit,
         "cursor": cursor,
     }
-    return (yield from fetch(session, path("leases"), Page[Lease], query))
+    return (yield from fetch(client, path("leases"), Page[Lease], query))
 
 
 def renew_lease(
-    session: Session,
+    client: Session,
     lease_id: str,
     fence: int,
     *,
     progress: Any = None,
-    as_session: str = "",
+    session: str | None = None,
     key: str | None = None,
 ) -> Flow[Lease]:
     """Keep a lease for another period. `Conflict` (`fence_stale`) if it is lost."""
-    body = given(wire.RenewLeaseBody, fence=fence, progress=progress, session=as_session or None)
-    return (yield from change(session, path("leases", lease_id, "renew"), Lease, body, key=key))
+    body = given(wire.RenewLeaseBody, fence=fence, progress=progress, session=client.names(session))
+    return (yield from change(client, path("leases", lease_id, "renew"), Lease, body, key=key))
 
 
 def checkpoint_lease(
-    session: Session,
+    client: Session,
     lease_id: str,
     fence: int,
     done: Any,
@@ -93,7 +93,7 @@ def checkpoint_lease(
     evidence: Any = None,
     validation: Any = None,
     open_questions: Any = None,
-    as_session: str = "",
+    session: str | None = None,
     key: str | None = None,
 ) -> Flow[Lease]:
     """Record how far the work has come; the next owner receives it whole."""
@@ -105,89 +105,91 @@ def checkpoint_lease(
         evidence=evidence,
         validation=validation,
         open_questions=open_questions,
-        session=as_session or None,
+        session=client.names(session),
     )
-    return (yield from change(session, path("leases", lease_id, "checkpoint"), Lease, body, key=key))
+    return (yield from change(client, path("leases", lease_id, "checkpoint"), Lease, body, key=key))
 
 
 def suspend_lease(
-    session: Session,
+    client: Session,
     lease_id: str,
     fence: int,
     *,
     reason: Literal["waiting_on_review", "paused_by_policy"] = "waiting_on_review",
-    as_session: str = "",
+    session: str | None = None,
     key: str | None = None,
 ) -> Flow[Lease]:
     """Wait for a person without renewing."""
-    body = given(wire.SuspendLeaseBody, fence=fence, reason=reason, session=as_session or None)
-    return (yield from change(session, path("leases", lease_id, "suspend"), Lease, body, key=key))
+    body = given(wire.SuspendLeaseBody, fence=fence, reason=reason, session=client.names(session))
+    return (yield from change(client, path("leases", lease_id, "suspend"), Lease, body, key=key))
 
 
 def resume_lease(
-    session: Session,
+    client: Session,
     lease_id: str,
     fence: int | None = None,
     *,
-    as_session: str = "",
+    session: str | None = None,
     key: str | None = None,
 ) -> Flow[Lease]:
     """Go on after a suspension. Only the owner can, so the fence may be left out."""
-    body = given(wire.ResumeLeaseBody, fence=fence, session=as_session or None)
-    return (yield from change(session, path("leases", lease_id, "resume"), Lease, body, key=key))
+    body = given(wire.ResumeLeaseBody, fence=fence, session=client.names(session))
+    return (yield from change(client, path("leases", lease_id, "resume"), Lease, body, key=key))
 
 
 def hand_off_lease(
-    session: Session,
+    client: Session,
     lease_id: str,
     fence: int,
     *,
     to: str | None = None,
     checkpoint: Any = None,
-    as_session: str = "",
+    session: str | None = None,
     key: str | None = None,
 ) -> Flow[Lease]:
     """Give a resource to one principal, or to the next that asks, with a checkpoint."""
-    body = given(wire.HandOffLeaseBody, fence=fence, to=to, checkpoint=checkpoint, session=as_session or None)
-    return (yield from change(session, path("leases", lease_id, "handoff"), Lease, body, key=key))
+    body = given(
+        wire.HandOffLeaseBody, fence=fence, to=to, checkpoint=checkpoint, session=client.names(session)
+    )
+    return (yield from change(client, path("leases", lease_id, "handoff"), Lease, body, key=key))
 
 
 def release_lease(
-    session: Session, lease_id: str, fence: int, *, as_session: str = "", key: str | None = None
+    client: Session, lease_id: str, fence: int, *, session: str | None = None, key: str | None = None
 ) -> Flow[Lease]:
     """Give a resource back."""
-    body = given(wire.LeaseFenceBody, fence=fence, session=as_session or None)
-    return (yield from change(session, path("leases", lease_id, "release"), Lease, body, key=key))
+    body = given(wire.LeaseFenceBody, fence=fence, session=client.names(session))
+    return (yield from change(client, path("leases", lease_id, "release"), Lease, body, key=key))
 
 
-def check_lease(session: Session, lease_id: str, fence: int) -> Flow[CheckedFence]:
+def check_lease(client: Session, lease_id: str, fence: int) -> Flow[CheckedFence]:
     """Whether a sink may write under this fence."""
     where = path("leases", lease_id, "check")
-    return (yield from ask(session, where, CheckedFence, wire.CheckFenceBody(fence=fence)))
+    return (yield from ask(client, where, CheckedFence, wire.CheckFenceBody(fence=fence)))
 
 
-def get_lease(session: Session, lease_id: str) -> Flow[Lease]:
+def get_lease(client: Session, lease_id: str) -> Flow[Lease]:
     """One lease, and who had the resource before."""
-    return (yield from fetch(session, path("leases", lease_id), Lease))
+    return (yield from fetch(client, path("leases", lease_id), Lease))
 
 
-def lease_checkpoints(session: Session, lease_id: str) -> Flow[Checkpoints]:
+def lease_checkpoints(client: Session, lease_id: str) -> Flow[Checkpoints]:
     """List the checkpoints of a lease, newest first."""
-    return (yield from fetch(session, path("leases", lease_id, "checkpoints"), Checkpoints))
+    return (yield from fetch(client, path("leases", lease_id, "checkpoints"), Checkpoints))
 
 
-def lease_waiters(session: Session) -> Flow[Waiters]:
+def lease_waiters(client: Session) -> Flow[Waiters]:
     """List who waits for which resource, in the order of arrival."""
-    return (yield from fetch(session, path("leases", "waiting"), Waiters))
+    return (yield from fetch(client, path("leases", "waiting"), Waiters))
 
 
-def get_lease_terms(session: Session) -> Flow[LeaseTerms]:
+def get_lease_terms(client: Session) -> Flow[LeaseTerms]:
     """Read what your tenant asks of lease holders: how long a lease lasts, and how often it shows progress."""
-    return (yield from fetch(session, path("leases", "terms"), LeaseTerms))
+    return (yield from fetch(client, path("leases", "terms"), LeaseTerms))
 
 
 def set_lease_terms(
-    session: Session,
+    client: Session,
     *,
     ttl_seconds_max: int = 3600,
     suspend_seconds_max: int = 86_400,
@@ -202,4 +204,4 @@ def set_lease_terms(
         suspend_seconds_max=suspend_seconds_max,
         progress_after=progress_after,
     )
-    return (yield from change(session, path("leases", "terms"), LeaseTerms, body, key=None, method="PUT"))
+    return (yield from change(client, path("leases", "terms"), LeaseTerms, body, key=None, method="PUT"))

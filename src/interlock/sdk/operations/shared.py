@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from interlock.sdk.calls import change, fetch, given, path
 from interlock.sdk.flow import Flow
-from interlock.sdk.session import Session
+from interlock.sdk.session import Session, log
 from interlock.wire import effects as wire_effects
 from interlock.wire import shared as wire_shared
 from interlock.wire.effects import Effect, EffectResult
@@ -52,29 +52,63 @@ def conflict_patterns(session: Session, *, last: int | None = None) -> Flow[Patt
 
 
 def touch(
-    session: Session,
+    client: Session,
     target: str,
     version: str,
     *,
     previous_version: str | None = None,
     summary: str | None = None,
+    session: str | None = None,
     key: str | None = None,
 ) -> Flow[Touched]:
     """Report that you changed a target to `version`: an etag, a digest or a number of your own.
 
-    With `previous_version`, the one you started from, a change by another caller in between is noticed.
+    With `previous_version`, the one you started from, a change by another caller in between is noticed. The holder of
+    a lease on the target is told, and `conflict_id` names the conflict. A holder whose lease was acquired in a session
+    names it here too (default: that of the client); if not, the touch counts as the holder's, and `held_in_session`
+    names the session.
     """
-    body = given(wire_shared.TouchBody, version=version, previous_version=previous_version, summary=summary)
-    return (yield from change(session, path("targets", target, "touch"), Touched, body, key=key))
+    body = given(
+        wire_shared.TouchBody,
+        version=version,
+        previous_version=previous_version,
+        summary=summary,
+        session=client.names(session),
+    )
+    touched = yield from change(client, path("targets", target, "touch"), Touched, body, key=key)
+    _warn_of_session(touched)
+    return touched
 
 
 def touch_targets(
-    session: Session, changes: Sequence[Mapping[str, str]], *, key: str | None = None
+    client: Session,
+    changes: Sequence[Mapping[str, str]],
+    *,
+    session: str | None = None,
+    key: str | None = None,
 ) -> Flow[tuple[Touched, ...]]:
-    """Report several changes as one: each a mapping with `key`, `version`, and the options of `touch`."""
-    body = given(wire_shared.TouchesBody, changes=[dict(each) for each in changes])
-    done = yield from change(session, path("targets", "touches"), TouchedMany, body, key=key)
+    """Report several changes as one: each a mapping with `key`, `version`, perhaps `previous_version` and `summary`.
+
+    `session` is as in `touch`.
+    """
+    body = given(
+        wire_shared.TouchesBody, changes=[dict(each) for each in changes], session=client.names(session)
+    )
+    done = yield from change(client, path("targets", "touches"), TouchedMany, body, key=key)
+    for touched in done.items:
+        _warn_of_session(touched)
     return done.items
+
+
+def _warn_of_session(touched: Touched) -> None:
+    if touched.held_in_session:
+        log.warning(
+            "%s is held in session %r and was touched without a session; pass session=%r, so that a touch by "
+            "another session is noticed",
+            touched.key,
+            touched.held_in_session,
+            touched.held_in_session,
+        )
 
 
 def get_target(session: Session, target: str) -> Flow[TargetState]:
