@@ -90,6 +90,13 @@ def test_the_page_has_everything_and_the_commands_to_decide(
         assert part in page
 
 
+def test_the_page_names_the_person_that_an_agent_asks_for(policy_terminal: Terminal) -> None:
+    policy_terminal.key("mia", "--kind", "person", "--roles", "submit")
+    bot = policy_terminal.key("bot", "--kind", "agent", "--roles", "submit", "--owner", "mia")
+    job = policy_terminal("submit", "finance.payment.execute", "--api-key", bot, "--json").json
+    assert "bot for mia, " in policy_terminal("approval", job["id"]).out
+
+
 def test_the_page_warns_while_too_few_people_may_decide(policy_terminal: Terminal) -> None:
     job = policy_terminal.submit("finance.payment.execute", 20_000, "--env", "production")
     page = policy_terminal("approval", job["id"]).out

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
+import interlock.rooms
+from interlock.console.audit import _VERBS  # pyright: ignore[reportPrivateUsage]
+from interlock.console.timeline import _WORDS  # pyright: ignore[reportPrivateUsage]
 from tests.harness.browser import audit_accessibility
 from tests.harness.console_site import ConsoleSite
 
@@ -13,6 +17,25 @@ from tests.harness.console_site import ConsoleSite
 def opened(console: ConsoleSite, page: Page, query: str = "", key: str = "") -> None:
     console.sign_in(page, key or console.ann)
     page.goto(f"{console.url}/console/audit{query}")
+
+
+# What rooms write into the log: the last word before a comma or the end of these calls.
+_RECORDED = re.compile(
+    r"\b(?:record_change|record_refusal|requeue|give_up|audit)\((?:[\w.,\s()]|world)*?\"(\w+)\"", re.DOTALL
+)
+
+
+def test_everything_that_is_recorded_of_a_job_has_words() -> None:
+    rooms = Path(interlock.rooms.__path__[0])
+    actions = {name: _RECORDED.findall((rooms / name).read_text()) for name in _files(rooms)}
+    of_jobs = {each for name, found in actions.items() if name.startswith("jobs/") for each in found}
+    assert len(of_jobs) > 15
+    assert of_jobs - set(_WORDS) == set()
+    assert {each for found in actions.values() for each in found} - set(_VERBS) == set()
+
+
+def _files(folder: Path) -> list[str]:
+    return [str(each.relative_to(folder)) for each in sorted(folder.rglob("*.py"))]
 
 
 def test_an_entry_is_a_line_with_its_details_on_demand(

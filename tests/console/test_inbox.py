@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -185,6 +187,8 @@ def test_a_paused_page_stands_still_and_catches_up(console: ConsoleSite, page: P
 
 
 def test_twenty_tabs_share_one_stream_and_each_is_current(console: ConsoleSite, page: Page) -> None:
+    streams: list[str] = []
+    page.context.on("request", lambda asked: streams.extend([asked.url] * ("/console/events" in asked.url)))
     console.sign_in(page, console.ann)
     tabs = [page, *(page.context.new_page() for _ in range(19))]
     for tab in tabs[1:]:
@@ -194,18 +198,22 @@ def test_twenty_tabs_share_one_stream_and_each_is_current(console: ConsoleSite, 
     for tab in tabs:
         expect(tab.get_by_role("link", name="Pays 250.00 EUR")).to_be_visible()
     assert sum(tab.locator("html[data-leads]").count() for tab in tabs) == 1
+    assert len(streams) == 1
     leader = next(tab for tab in tabs if tab.locator("html[data-leads]").count())
     leader.close()
     rest = [tab for tab in tabs if tab is not leader]
     console.submit(77_700)
     for tab in rest:
         expect(tab.get_by_role("link", name="Pays 777.00 EUR")).to_be_visible()
+    assert len(streams) == 2
 
 
 def test_pages_catch_up_after_the_server_was_restarted(console: ConsoleSite, page: Page) -> None:
     job = console.submit()
     console.sign_in(page, console.ann)
     expect(page.locator("html[data-leads]")).to_have_count(1)
+    request = page.context.new_page()
+    request.goto(f"{console.url}/console/approvals/{job.id}")
     console.server.kill()
     expect(page.get_by_role("alert").filter(has_text="Since")).to_be_visible()
     expect(page.get_by_role("link", name="Pays 250.00 EUR")).to_be_visible()
@@ -213,9 +221,10 @@ def test_pages_catch_up_after_the_server_was_restarted(console: ConsoleSite, pag
     expect(page.get_by_role("alert").filter(has_text="Since")).to_have_count(0, timeout=30_000)
     console.client(console.bob).approve(job.id)
     expect(page.locator("[data-row][data-over]")).to_have_count(1, timeout=30_000)
+    expect(request.get_by_role("status")).to_contain_text("Approved by bob", timeout=30_000)
 
 
-HOSTILE = {
+HOSTILE: dict[str, Any] = {
     "markup": "<script>document.title='owned'</script><img src=x onerror=alert(1)>",
     "long": "long text " * 20_000,
     "override": "invoice_\u202egpj.exe\u202c and \u200b zero \u2066x\u2069",
@@ -225,12 +234,17 @@ HOSTILE = {
     "fields": {f"field_{n}": n for n in range(5_000)},
     "__proto__": {"a": 1},
     "to": "<b>Acme</b>",
+    "deep": {"list": [{"a": 1, "b": [{"c": {"d": {"e": ["<i>", None, True, 1.5]}}}]}]},
     "amount_cents": 25_000,
     "currency": "EUR",
 }
 
 
-def test_a_hostile_payload_harms_nothing_and_hides_nothing(console: ConsoleSite, page: Page) -> None:
+@pytest.mark.parametrize("javascript", [True, False], ids=["scripts", "plain"])
+def test_a_hostile_payload_harms_nothing_and_hides_nothing(
+    console: ConsoleSite, page: Page, plain_page: Page, javascript: bool
+) -> None:
+    page = page if javascript else plain_page
     job = console.submit(payload=HOSTILE)
     console.sign_in(page, console.ann)
     page.goto(f"{console.url}/console/approvals/{job.id}")
@@ -238,10 +252,15 @@ def test_a_hostile_payload_harms_nothing_and_hides_nothing(console: ConsoleSite,
     expect(request).to_contain_text("<script>document.title='owned'</script>")
     expect(request).to_contain_text("invoice_\\u202egpj.exe\\u202c")
     expect(request).to_contain_text("\\u001b[31mred")
-    expect(request).to_contain_text("field_4999")
+    named = set(request.locator("th[scope=row]").all_inner_texts())
+    assert named >= {*HOSTILE, *HOSTILE["fields"]}
+    request.get_by_text("Raw JSON").click()
+    assert json.loads(request.locator("details.raw pre").inner_text()) == HOSTILE
     assert page.locator("a[href^='javascript']").count() == 0
     assert "owned" not in page.title()
     text = request.inner_text()
     assert text.count("long text") >= 20_000
     console.client(console.ann).apply_policy(POLICY.replace("quorum: 1,", "quorum: 2,"))
+    if not javascript:
+        page.reload()
     expect(page.get_by_role("alert").filter(has_text="The policy changed")).to_be_visible()

@@ -38,7 +38,7 @@ def test_a_request_shows_everything_a_reviewer_needs(console: ConsoleSite, page_
     expect(promise).to_contain_text("Pays 250.00 EUR to Acme in production.")
     expect(page.get_by_role("region", name="Target")).to_contain_text("invoice:17")
     expect(page.get_by_role("region", name="Timeline")).to_contain_text("billing-bot submitted it")
-    expect(page.get_by_role("region", name="Timeline")).to_contain_text("Interlock asked finance")
+    expect(page.get_by_role("region", name="Timeline")).to_contain_text("Interlock notified finance")
     expect(page.frame_locator("iframe").get_by_text("Invoice 17")).to_be_visible()
     audit_accessibility(page)
 
@@ -258,7 +258,9 @@ def test_a_yes_is_undone_within_the_grace(console: ConsoleSite, page: Page) -> N
     job = console.submit()
     console.client(console.bob).approve(job.id)
     opened(console, page, console.ann, job.id)
-    expect(page.get_by_role("region", name="What approve will do")).to_contain_text("2 min later")
+    expect(page.get_by_role("region", name="What approve will do")).to_contain_text(
+        "Until 2 min after the last approval"
+    )
     page.keyboard.press("a")
     expect(page.get_by_text("Approved by ann").first).to_be_visible()
     page.keyboard.press("u")
@@ -276,6 +278,7 @@ def test_an_edit_is_previewed_and_then_kept(console: ConsoleSite, page: Page) ->
     page.get_by_role("button", name="Preview").click()
     foreseen = page.get_by_role("region", name="What the policy will say")
     expect(foreseen).to_contain_text("small-payments-run")
+    expect(foreseen).to_contain_text("nobody is asked any more")
     field.fill('{"amount_cents": 20000, "currency": "EUR", "to": "Acme"')
     page.get_by_role("button", name="Save the change").click()
     expect(page.get_by_role("alert")).to_contain_text("not JSON")
@@ -309,7 +312,10 @@ def test_an_escalation_is_counted_down_to_and_then_told(console: ConsoleSite, pa
     promise = page.get_by_role("region", name="What approve will do")
     expect(promise).to_contain_text(re.compile(r"Expires\s*in 23 h 59 min"))
     expect(promise).to_contain_text(re.compile(r"Escalates\s*in [1-6] s to leads"))
-    expect(page.get_by_role("region", name="Timeline")).to_contain_text("Interlock asked leads too")
+    timeline = page.get_by_role("region", name="Timeline")
+    expect(timeline).to_contain_text("Interlock notified leads too")
+    expect(timeline.get_by_text(re.compile("notified finance$"))).to_have_count(1)
+    expect(timeline.get_by_role("listitem")).to_have_count(4)
     expect(promise).not_to_contain_text("Escalates")
 
 

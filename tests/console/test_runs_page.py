@@ -35,7 +35,7 @@ def asked(page: Page) -> None:
 def test_lists_without_anything_say_what_to_do(console: ConsoleSite, plain_page: Page) -> None:
     opened(console, plain_page, console.bob, "/runs")
     expect(plain_page.get_by_text("No run has been started yet.")).to_be_visible()
-    expect(plain_page.get_by_text("interlock runs start")).to_be_visible()
+    expect(plain_page.get_by_text("interlock run start")).to_be_visible()
     plain_page.goto(f"{console.url}/console/workflows")
     expect(plain_page.get_by_text("No workflow is defined.")).to_be_visible()
     plain_page.goto(f"{console.url}/console/workflows?tab=limits")

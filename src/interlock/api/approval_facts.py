@@ -34,6 +34,7 @@ class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
     escalations: tuple[wire.RequestEscalation, ...]
     takers: tuple[str, ...]
     rules: tuple[wire.RuleAsked, ...]
+    submitted_for: str | None = None
     next_escalation: wire.RequestEscalation | None = None
 
     @property
@@ -58,6 +59,7 @@ async def read_facts(call: Asked[Any, Any], world: World, job: Job, approval: Ap
         next_escalation=next((step for step in steps if not step.happened), None) if is_waiting else None,
         takers=await queries.read_takers(store, job),
         rules=await _rules(call, world, job, approval),
+        submitted_for=queries.submitted_for(world, job),
     )
 
 

@@ -244,6 +244,7 @@ def request_view(
         state=shown.state,
         job=whole_view(job, now),
         approval=shown,
+        submitted_for=facts.submitted_for,
         payload=job.action.payload,
         job_hash=job.job_hash,
         rule=approval.rule,

@@ -90,6 +90,7 @@ async def _items(store: Store, waiting: list[WaitingRequest], now: datetime) -> 
                 mine=each.why_not is None,
                 why_not=each.why_not.value if each.why_not else None,
                 ends_at=each.job.ends_at,
+                submitted_for=each.submitted_for,
                 blocks=blocked[each.job.id],
                 open_questions=await inbox_queries.count_open_questions(store, each.job),
             )

@@ -68,7 +68,7 @@ def say_request(request: ApprovalRequest) -> None:
     say_fields(
         [
             ("state", Cell(_state(request), state_cell(request.state).style)),
-            ("asked by", f"{safe(job.submitted_by or '-')}, {when(approval.requested_at)}"),
+            ("asked by", f"{_submitter(request)}, {when(approval.requested_at)}"),
             ("env", safe(job.env or "")),
             ("channel", safe(job.channel or "")),
             ("labels", listed([f"{name}={value}" for name, value in job.labels.items()], "")),
@@ -95,6 +95,12 @@ def say_request(request: ApprovalRequest) -> None:
     _say_comments(request.comments, request.comments_total)
     _say_drift(request)
     _say_people(request)
+
+
+def _submitter(request: ApprovalRequest) -> str:
+    """Who asked, and for whom."""
+    acts_for = f" for {safe(request.submitted_for)}" if request.submitted_for else ""
+    return f"{safe(request.job.submitted_by or '-')}{acts_for}"
 
 
 def _escalates(request: ApprovalRequest) -> str:

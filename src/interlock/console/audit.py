@@ -36,8 +36,9 @@ _VERBS = {
     "doubt": "left in doubt",
     "fail": "reported a failure of",
     "release": "gave back",
-    "return": "lost",
+    "lose": "took back",
     "replay": "offered again",
+    "answer": "answered",
     "retry": "let run again",
     "cancel": "cancelled",
     "expire": "let expire",
@@ -79,6 +80,7 @@ _VERBS = {
     "session.refused": "tried to sign in",
     "session_end": "ended the session",
     "sign_in_link.made": "made a sign-in link",
+    "sign_in_link": "made a sign-in link",
     "webhook_add": "added the webhook",
     "webhook_rotate": "made a new secret for the webhook",
     "webhook_remove": "removed the webhook",
@@ -100,7 +102,7 @@ _ABOUT_PRINCIPALS = ("principal_set", "key_issue", "key_revoke")
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry as one line: who did what to which record, or was refused."""
+    """An entry as one line: who did what to which record, or was refused. Without an actor, it was Interlock itself."""
 
     n: int | None
     at: datetime | None
@@ -146,7 +148,7 @@ def line_of(visit: Visit, entry: AuditEntry) -> Line:
     return Line(
         n=entry.n,
         at=entry.at,
-        actor=entry.actor or "interlock",
+        actor=entry.actor or "",
         action=entry.action,
         verb=_VERBS.get(name) or name.replace(".", " ").replace("_", " "),
         subject=entry.subject or "",

@@ -87,29 +87,32 @@ def on_approve(request: ApprovalRequest) -> list[str]:
         return said
     if request.on_approve and request.on_approve.startswith("nothing: "):
         obstacle = request.on_approve.removeprefix("nothing: ")
-        return [*said, f"A yes is refused now: {spelled_out(obstacle)}."]
+        return [*said, f"For now an approval is refused: {spelled_out(obstacle)}."]
     group = f" of {listed(approval.groups, 'or')}" if approval.groups else ""
     others = (request.votes_needed or 1) - 1
     if others > 0:
-        people = "One more person" if others == 1 else f"{others} more people"
-        return [*said, f"Your yes is counted. {people}{group} must agree before it runs."]
-    if approval.quorum > 1:
-        said.append(f"Your yes is the last of {approval.quorum} that it needs.")
+        people = "one more person" if others == 1 else f"{others} more people"
+        said.append(f"After you, {people}{group} must agree before it runs.")
+    elif approval.quorum > 1:
+        said.append(f"Yours is the last of the {approval.quorum} approvals that it needs.")
     if approval.grace_seconds:
-        said.append(f"It runs {duration(approval.grace_seconds)} later, unless a yes is withdrawn.")
-    return [*said, _taker(request)]
+        said.append(
+            f"Until {duration(approval.grace_seconds)} after the last approval, it can still be withdrawn."
+        )
+    return [*said, _taker(request, is_at_once=others <= 0 and not approval.grace_seconds)]
 
 
-def _taker(request: ApprovalRequest) -> str:
-    when = "then" if request.approval.grace_seconds else "at once"
+def _taker(request: ApprovalRequest, *, is_at_once: bool) -> str:
+    """Who will carry it out, and when."""
+    when = "at once" if is_at_once else "then"
     if request.job.executor == "caller":
         caller = spelled_out(request.job.submitted_by or "")
-        return f"Its caller, {caller}, may {when} run it with exactly this payload."
+        return f"Its caller, {caller}, can {when} run it, with exactly this payload."
     if request.takers:
         names = listed(request.takers, "or")
-        return f"The worker {names} may {when} take it, with exactly this payload."
+        return f"Worker {names} can {when} take it, with exactly this payload."
     topic = spelled_out(request.job.topic)
-    return f"A worker may {when} take it, with exactly this payload. None has taken {topic} lately."
+    return f"A worker can {when} take it, with exactly this payload. No worker has taken {topic} lately."
 
 
 def _verb(topic: str) -> str:

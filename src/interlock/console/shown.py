@@ -153,7 +153,9 @@ def _text(text: str) -> Markup:
     if not text:
         return Markup('<span class="word">""</span>')
     if _TIME.fullmatch(text):
-        return Markup('<span class="text">{}</span> {}').format(text, _recognised_time(text))
+        return Markup('<span class="nowrap">{}</span> <span class="hint">{}</span>').format(
+            text, _recognised_time(text)
+        )
     if "\n" in text or len(text) > _LONG:
         size = (
             Markup('<p class="hint">{} characters</p>').format(f"{len(text):,}")

@@ -1,4 +1,4 @@
-"""What happened to a request, in words: submitted, asked, opened, voted, escalated, decided, claimed, done."""
+"""What happened to a request, in words: submitted, notified, opened, voted, escalated, decided, claimed, done."""
 
 from __future__ import annotations
 
@@ -30,12 +30,19 @@ _WORDS = {
     "doubt": "left it in doubt",
     "fail": "reported a failure",
     "release": "gave it back",
-    "return": "lost it",
+    "lose": "took it back: its worker stopped renewing",
     "replay": "offered it again",
+    "answer": "answered it",
     "retry": "let it run again",
     "cancel": "cancelled it",
     "expire": "let it expire",
 }
+
+
+# What the log calls an author who is nobody: a sweep, or a step of a run.
+_ITSELF = "interlock"
+# Told from the request's escalations, which name the groups.
+_ESCALATED = "escalate"
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,12 +56,14 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 def timeline_of(request: ApprovalRequest, history: Iterable[AuditEntry]) -> list[Moment]:
     """The oldest first. Who opened the request is not audited; it is told from those who looked."""
-    moments = [moment_of(entry) for entry in history]
-    asked = listed(request.approval.groups) or "every reviewer"
-    moments.append(Moment(at=request.approval.requested_at, actor="Interlock", words=f"asked {asked}"))
+    moments = [moment_of(entry) for entry in history if entry.action != _ESCALATED]
+    later = {group for each in request.escalations if each.happened for group in each.groups}
+    first = [group for group in request.approval.groups if group not in later]
+    told = listed(first or request.approval.groups) or "every reviewer"
+    moments.append(Moment(at=request.approval.requested_at, actor="Interlock", words=f"notified {told}"))
     moments += [Moment(at=each.first_at, actor=each.principal, words="opened it") for each in request.viewers]
     moments += [
-        Moment(at=each.at, actor="Interlock", words=f"asked {listed(each.groups)} too")
+        Moment(at=each.at, actor="Interlock", words=f"notified {listed(each.groups)} too")
         for each in request.escalations
         if each.happened
     ]
@@ -71,4 +80,5 @@ def moment_of(entry: AuditEntry) -> Moment:
         words = f"tried: {words} ({str(entry.outcome).replace('_', ' ')})"
     via = "in the console" if details.get("via") == "console" else ""
     more = " · ".join(str(part) for part in (reason, via) if part)
-    return Moment(at=entry.at, actor=entry.actor or "Interlock", words=words, more=more)
+    actor = entry.actor if entry.actor not in (None, "", _ITSELF) else "Interlock"
+    return Moment(at=entry.at, actor=actor, words=words, more=more)

@@ -181,6 +181,15 @@ def _runs(server: DemoServer, worker: Actor) -> None:
         worker.post("workflows/nightly-report/runs", {"ttl_seconds": 3600})
     for _ in range(3):
         worker.post("workflows/reconcile-ledger/runs", {"ttl_seconds": 3600})
+    _made(server.admin.put("workflows/month-end", {"steps": _MONTH_END}))
+    _made(worker.post("workflows/month-end/runs", {"input": {"month": "2026-11"}, "ttl_seconds": 3600}))
+
+
+_MONTH_END = [
+    {"id": "figures", "topic": "knowledge.read"},
+    {"id": "agree", "kind": "approval", "groups": ["finance"], "depends_on": ["figures"]},
+    {"id": "publish", "topic": "customer.notify", "depends_on": ["agree"]},
+]
 
 
 def _grants_and_effects(ann: Actor, worker: Actor) -> None:

@@ -100,15 +100,17 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     they voted or not; null once it no longer waits, and where a tenant has more than 1,000 people. `on_approve` is
     what a yes would do now. `comments` are the newest 50 of `comments_total`, the oldest of them first.
     `eligible` are the first 20 names of those whom `people_able` counts. `viewers` opened the request, the latest
-    first, `you` is what the caller may do. `next_escalation_at` is null if no step is left. `takers` are up to 3
-    who claimed jobs of the topic last, or the submitter if only it may. `rules` are the rule that asked and those
-    before it (at most 50 in all), under the policy that asked; empty if that cannot be told any more.
+    first, `you` is what the caller may do. `submitted_for` is the person that the submitter acts for, null if it acts
+    for itself. `next_escalation_at` is null if no step is left. `takers` are up to 3 who claimed jobs of the topic
+    last, or the submitter if only it may. `rules` are the rule that asked and those before it (at most 50 in all),
+    under the policy that asked; empty if that cannot be told any more.
     """
 
     job_id: str
     state: str
     job: Job
     approval: Approval
+    submitted_for: str | None = None
     payload: Any = None
     job_hash: Given[str] = None
     rule: str | None = None
@@ -195,12 +197,14 @@ class InboxItem(ApprovalItem, frozen=True, kw_only=True):
 
     `why_not` is `own_request`, `not_in_groups`, `voted` or `not_a_reviewer` if it is not. `ends_at` is when it expires
     for good. `blocks` counts, up to 100, the other jobs for the same target that have not run, and the run that waits
-    for it. `open_questions` counts those that the submitter has not answered.
+    for it. `open_questions` counts those that the submitter has not answered. `submitted_for` is the person that the
+    submitter acts for, null if it acts for itself.
     """
 
     mine: bool = False
     why_not: str | None = None
     ends_at: datetime | None = None
+    submitted_for: str | None = None
     blocks: int = 0
     open_questions: int = 0
 

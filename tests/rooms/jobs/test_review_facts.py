@@ -50,6 +50,21 @@ async def test_the_eligible_are_those_whom_people_able_counts(api: InProcessApi)
     assert (request["eligible"], request["people_able"]) == (["ada"], 1)
 
 
+async def test_whom_a_submitter_acts_for_is_the_end_of_its_chain_of_owners(api: InProcessApi) -> None:
+    await api.policy(ASK)
+    ada = await api.person("ada")
+    await api.person("bob", "submit")
+    await api.agent("lead", owner="bob")
+    helper = await api.agent("helper", owner="lead")
+
+    asked, own = await api.submit(helper), await api.submit(await api.key("bob", "person", "submit"))
+
+    for job, whom in ((asked, "bob"), (own, None)):
+        assert (await shown(api, job))["submitted_for"] == whom
+    inbox = (await api.get("inbox", ada))["items"]
+    assert {each["id"]: each["submitted_for"] for each in inbox} == {asked: "bob", own: None}
+
+
 async def test_twenty_names_are_shown_and_all_are_counted(api: InProcessApi) -> None:
     await api.policy(ASK)
     for number in range(25):

@@ -24,7 +24,8 @@ function move(step) {
 
 function press(key) {
   const target = document.querySelector(`[data-key="${CSS.escape(key)}"]`);
-  if (!target) return false;
+  // What is not offered, such as deciding a selection of nothing, has no key.
+  if (!target?.checkVisibility()) return false;
   if (target.matches("input")) { target.focus(); return true; }
   const needs = target.dataset.needs && document.getElementById(target.dataset.needs);
   if (needs && !needs.value.trim()) {
@@ -67,6 +68,12 @@ document.addEventListener("keydown", (event) => {
       event.preventDefault();
       document.querySelector(`[data-key="${asked.key}"]`)?.click();
     }
+    return;
+  }
+  // The first row is a key away: Enter opens it, unless the person chose something else.
+  if (event.key === "Enter" && document.activeElement === document.body && rows().length) {
+    event.preventDefault();
+    (rows()[at] || rows()[0]).querySelector("a")?.click();
     return;
   }
   if (event.key.length === 1 && act(event.key)) event.preventDefault();

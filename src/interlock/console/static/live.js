@@ -297,3 +297,7 @@ async function looking() {
 }
 if (look) { looking(); setInterval(looking, 15000); }
 count();
+// On a phone the menu is one line: the page that is open is in sight.
+const menu = document.querySelector(".side ul");
+const open = menu?.querySelector("[aria-current]")?.getBoundingClientRect();
+if (open) menu.scrollLeft += open.left + open.width / 2 - menu.getBoundingClientRect().left - menu.clientWidth / 2;

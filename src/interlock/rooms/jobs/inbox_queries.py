@@ -25,7 +25,7 @@ from interlock.rooms.identity.model import Principal
 from interlock.rooms.jobs.approvals import WhyNot, eligibility_reads, is_reviewer, why_not
 from interlock.rooms.jobs.discussion import remarks
 from interlock.rooms.jobs.model import DISCUSSIONS, GROUP_MARK, JOBS, Approval, Job, JobState
-from interlock.rooms.jobs.queries import count_waiting_on, listing_of, votes_needed
+from interlock.rooms.jobs.queries import count_waiting_on, listing_of, submitted_for, votes_needed
 from interlock.rooms.policy.matching import topic_test
 
 COUNTED_MAX = 1000
@@ -63,6 +63,7 @@ class WaitingRequest(msgspec.Struct, frozen=True, kw_only=True):
     place: Place
     why_not: WhyNot | None
     votes_needed: int
+    submitted_for: str | None
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -229,6 +230,7 @@ class _Walk:
             place=place,
             why_not=why_not(self._world, job, approval, self._who),
             votes_needed=votes_needed(self._world, job, approval),
+            submitted_for=submitted_for(self._world, job),
         )
 
 

@@ -159,6 +159,15 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
     obstacle: str | None
 
 
+def submitted_for(world: World, job: Job) -> str | None:
+    """The person that a job's submitter acts for, at the end of its chain of owners; None if it acts for itself.
+
+    `world` knows those of `eligibility_reads`.
+    """
+    submitter = world.get(PRINCIPALS, job.tenant, job.submitted_by)
+    return submitter.person if submitter and submitter.person != submitter.id else None
+
+
 def foresight_reads(job: Job) -> Reads:
     """The records that `foresee` needs in addition to the job."""
     return Reads(see=(HEADS.key(job.tenant, HEAD_ID),)) | eligibility_reads(job) | target_reads(job)
