@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from interlock.kernel.refusal import Overloaded
-from interlock.rooms.policy.model import SimulationTooLong
+from interlock.rooms.policy.refusals import SimulationTooLong
 from interlock.service.compute_child import CPU_SECONDS_MAX
 from interlock.service.compute_pool import ComputePool, FairTurns, TookTooLong
 from interlock.service.metrics import Registry

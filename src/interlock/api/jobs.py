@@ -37,7 +37,7 @@ from interlock.rooms.jobs.rules import CancelJob, SubmitJob
 from interlock.rooms.policy.action import Action, Failure, PeopleAsked, Priority, TargetRef
 from interlock.rooms.policy.language import Decision
 from interlock.rooms.policy.matching import topic_problem
-from interlock.rooms.policy.model import PolicyThrottled, denial
+from interlock.rooms.policy.refusals import PolicyThrottled, denial
 from interlock.rooms.policy.rules import NO_POLICY
 from interlock.service.keyring import Known
 from interlock.service.service import Service

@@ -37,8 +37,9 @@ from interlock.rooms.policy.action import Priority
 from interlock.rooms.policy.expressions import EVALUATION_SECONDS
 from interlock.rooms.policy.judgement import SHORT_BYTES, TOO_LONG
 from interlock.rooms.policy.language import ApprovalRequirement
-from interlock.rooms.policy.model import PolicyHead, PolicySnapshot, PolicyUnavailable, SimulationTooLong
+from interlock.rooms.policy.model import PolicyHead, PolicySnapshot
 from interlock.rooms.policy.parser import CheckedPolicy, check_policy
+from interlock.rooms.policy.refusals import PolicyUnavailable, SimulationTooLong
 from interlock.rooms.policy.rules import NO_POLICY, ActivatePolicy, RollBackPolicy
 from interlock.service.compute_pool import ComputePool, TookTooLong
 from interlock.service.keyring import Known

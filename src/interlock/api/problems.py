@@ -30,7 +30,7 @@ from interlock.rooms.jobs import refusals as approvals
 from interlock.rooms.jobs import refusals as jobs
 from interlock.rooms.jobs.model import JOBS
 from interlock.rooms.leases import model as leases
-from interlock.rooms.policy import model as policy
+from interlock.rooms.policy import refusals as policy
 from interlock.rooms.workflows import model as workflows
 from interlock.service.compute_pool import TookTooLong
 from interlock.service.permits import SigningUnavailable

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from interlock.rooms.policy import model as policy
+from interlock.rooms.policy import refusals as policy
 from interlock.sdk.next_steps import in_python
 from interlock.wire.jobs import Decision
 from interlock.wire.problem import NextStep, Problem

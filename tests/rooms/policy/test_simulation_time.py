@@ -13,8 +13,8 @@ from interlock.api import policy
 from interlock.rooms.jobs.model import Job
 from interlock.rooms.jobs.queries import list_jobs
 from interlock.rooms.jobs.simulation import Simulated, simulate
-from interlock.rooms.policy.model import SimulationTooLong
 from interlock.rooms.policy.parser import parse_policy
+from interlock.rooms.policy.refusals import SimulationTooLong
 from tests.harness.in_process_api import ASK, InProcessApi
 
 CANDIDATE = parse_policy("version: v1\ndefault: allow\nrules: []\n")

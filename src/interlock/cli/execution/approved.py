@@ -252,7 +252,7 @@ def _over(job: Job) -> InterlockError:
 
 
 def _denied(job: Job) -> Denied:
-    from interlock.rooms.policy.model import denial
+    from interlock.rooms.policy.refusals import denial
     from interlock.rooms.policy.rules import NO_POLICY
 
     rule, reason = (job.decision.rule, job.decision.reason) if job.decision else (None, None)

@@ -54,7 +54,8 @@ from interlock.rooms.jobs.revisions import revised
 from interlock.rooms.policy.action import RANKS
 from interlock.rooms.policy.evaluation import Evaluation, past_throttle
 from interlock.rooms.policy.language import Decision
-from interlock.rooms.policy.model import HEAD_ID, HEADS, PolicyUnavailable, because
+from interlock.rooms.policy.model import HEAD_ID, HEADS
+from interlock.rooms.policy.refusals import PolicyUnavailable, because
 from interlock.rooms.policy.rules import judge, policy_in_force
 from interlock.rooms.targets.model import Target
 

@@ -35,7 +35,7 @@ from interlock.rooms.jobs.model import (
 from interlock.rooms.policy.action import Action, Priority
 from interlock.rooms.policy.evaluation import Evaluation
 from interlock.rooms.policy.language import UNAVAILABLE, ApprovalRequirement, Decision
-from interlock.rooms.policy.model import PolicyThrottled, PolicyUnavailable
+from interlock.rooms.policy.refusals import PolicyThrottled, PolicyUnavailable
 from interlock.rooms.policy.rules import bucket_key, judge, may_throttle, policy_in_force, take_token
 
 

@@ -47,8 +47,9 @@ from interlock.rooms.leases.model import LEASES, NODES, Lease, ancestors_of
 from interlock.rooms.policy.evaluation import Evaluation, with_people
 from interlock.rooms.policy.judgement import Judging
 from interlock.rooms.policy.matching import topics_test
-from interlock.rooms.policy.model import HEAD_ID, HEADS, PolicyUnavailable
+from interlock.rooms.policy.model import HEAD_ID, HEADS
 from interlock.rooms.policy.queries import read_snapshot
+from interlock.rooms.policy.refusals import PolicyUnavailable
 from interlock.rooms.targets.model import TARGETS, Target
 
 DEAD_COUNTED_MAX = 10_000

@@ -16,7 +16,7 @@ from interlock.rooms.identity.refusals import Forbidden, NotFound, PeopleOnly
 from interlock.rooms.identity.rules import identify
 from interlock.rooms.jobs.model import ADVANCE_TOPIC, JOBS, Job, JobState, claims_topic, job_topic
 from interlock.rooms.jobs.refusals import DecisionRefused, FenceStale
-from interlock.rooms.policy.model import PolicyThrottled, PolicyUnavailable
+from interlock.rooms.policy.refusals import PolicyThrottled, PolicyUnavailable
 
 # Refusals of decisions that are audited: an attempt matters, whatever stopped it.
 DECISION_REFUSALS = (DecisionRefused, PeopleOnly, Forbidden, PolicyThrottled, PolicyUnavailable, Unreadable)

@@ -47,7 +47,8 @@ from interlock.rooms.jobs.records import (
 )
 from interlock.rooms.jobs.refusals import NotActionable, PermissionMissing
 from interlock.rooms.policy.action import Action, Priority
-from interlock.rooms.policy.model import HEAD_ID, HEADS, PolicyThrottled, PolicyUnavailable
+from interlock.rooms.policy.model import HEAD_ID, HEADS
+from interlock.rooms.policy.refusals import PolicyThrottled, PolicyUnavailable
 
 _ANNOUNCED: Mapping[JobState, EventType] = {
     JobState.PENDING: "job.released",

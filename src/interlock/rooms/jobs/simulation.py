@@ -31,7 +31,8 @@ from interlock.rooms.policy.language import (
     PolicyDocument,
     snapshot_id,
 )
-from interlock.rooms.policy.model import PolicyHead, PolicyUnavailable, SimulationTooLong
+from interlock.rooms.policy.model import PolicyHead
+from interlock.rooms.policy.refusals import PolicyUnavailable, SimulationTooLong
 from interlock.rooms.policy.rules import ActivePolicy, active_policy
 
 _HELD_MAX = 32

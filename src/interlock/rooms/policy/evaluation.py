@@ -37,8 +37,8 @@ from interlock.rooms.policy.language import (
     snapshot_id,
 )
 from interlock.rooms.policy.matching import conditions_of, topic_mismatch, topics_test
-from interlock.rooms.policy.model import failed_on, matched
 from interlock.rooms.policy.parser import parse_policy
+from interlock.rooms.policy.refusals import failed_on, matched
 
 COMPILED_MAX = 64
 _TOPICS_KEPT_MAX = 1024

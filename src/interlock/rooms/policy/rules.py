@@ -46,11 +46,9 @@ from interlock.rooms.policy.model import (
     SNAPSHOTS,
     PolicyBucket,
     PolicyHead,
-    PolicyMoved,
     PolicySnapshot,
-    PolicyUnavailable,
-    SnapshotUnusable,
 )
+from interlock.rooms.policy.refusals import PolicyMoved, PolicyUnavailable, SnapshotUnusable
 
 OPERATOR = "operator"
 _ALWAYS_SECONDS = 60.0

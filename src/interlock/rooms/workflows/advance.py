@@ -22,7 +22,8 @@ from interlock.rooms.jobs.model import JOBS, Approval, Job, JobState, Requiremen
 from interlock.rooms.jobs.placement import Proposal, place
 from interlock.rooms.jobs.records import announce_job, record_change
 from interlock.rooms.policy.action import Action, Priority
-from interlock.rooms.policy.model import HEAD_ID, HEADS, PolicyThrottled, PolicyUnavailable, because
+from interlock.rooms.policy.model import HEAD_ID, HEADS
+from interlock.rooms.policy.refusals import PolicyThrottled, PolicyUnavailable, because
 from interlock.rooms.policy.rules import bucket_keys, policy_in_force
 from interlock.rooms.workflows.model import (
     PROGRESS,
