@@ -361,7 +361,7 @@ class AlreadyDone(InterlockError):
         why = (
             "nobody recorded what it returned, or it does not fit the return annotation"
             if result_text is None
-            else "what it returned is not JSON; result_text has the beginning of it"
+            else "what it returned could not be kept as JSON; result_text has the beginning of it in words"
         )
         detail = f"this call of {topic} finished before (job {job_id}) and is not run again: {why}"
         super().__init__(
