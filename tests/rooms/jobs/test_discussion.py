@@ -83,7 +83,7 @@ async def test_an_agent_comments_on_its_own_request_alone_and_asks_nothing(
     other = await api.agent("other")
 
     refused = await say(api, "comment", job, other)
-    assert (refused.word, "comment on a request of somebody else" in refused.document["detail"]) == (
+    assert (refused.word, "comment on the requests of others" in refused.document["detail"]) == (
         "people_only",
         True,
     )

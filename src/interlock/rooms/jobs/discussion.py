@@ -108,7 +108,7 @@ class AddComment(Command[Commented], frozen=True, kw_only=True):
         if self.kind is CommentKind.ASK:
             require_person(world, self.caller)
         elif by.id != job.submitted_by and by.kind is not PrincipalKind.PERSON:
-            raise PeopleOnly(by.id, by.kind.value, "comment on a request of somebody else")
+            raise PeopleOnly(by.id, by.kind.value, "comment on the requests of others")
         check_roles(by, *_COMMENTERS)
         if job.approval is None:
             raise NotFound("approval", job.id, "no decision is asked for, so there is nothing to comment on")
@@ -146,7 +146,7 @@ class LookAtRequest(Command[Audience], frozen=True, kw_only=True):
     def decide(self, world: World) -> Audience:
         by = require(world, self.caller, *_READERS)
         if by.kind is not PrincipalKind.PERSON:
-            raise PeopleOnly(by.id, by.kind.value, "comment on a request of somebody else")
+            raise PeopleOnly(by.id, by.kind.value)
         job = find_job(world, self.caller.tenant, self.job_id)
         if job.approval is None:
             raise NotFound("approval", job.id, "no decision is asked for, so there is nothing to look at")
