@@ -254,7 +254,7 @@ def test_a_rejection_needs_a_reason(policy_terminal: Terminal) -> None:
     job = policy_terminal.submit()
     assert policy_terminal("reject", job["id"]).code == 2
     blank = policy_terminal("reject", job["id"], "--reason", "   ")
-    assert (blank.code, "reason: cannot be spelled so; write something that can be read" in blank.err) == (
+    assert (blank.code, "reason is not valid; write something that can be read" in blank.err) == (
         1,
         True,
     )

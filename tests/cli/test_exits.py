@@ -32,7 +32,7 @@ def test_an_error_ends_with_one_and_says_the_next_step(policy_terminal: Terminal
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("limit", "set", "a b", "1"), "scope is 1 to 200 letters"),
+        (("limit", "set", "a b", "1"), "scope must be 1 to 200 letters"),
         (("jobs", "--cursor", "nonsense"), "cursor is not one that this list returned"),
         (("lease", "acquire", ""), "resource must not be empty"),
         (("webhook", "add", "nonsense"), "url must begin with https://"),

@@ -59,6 +59,7 @@ def test_one_scene_is_played_alone_under_its_number(
     assert f"4. {SCENES[3].title}" in out
     assert not [scene.title for scene in SCENES if scene != SCENES[3] and scene.title in out]
     assert "promises kept" in out
+    assert " 1 seconds" not in out
     assert list(temporary.iterdir()) == []
 
 

@@ -62,7 +62,7 @@ def test_however_a_call_is_spelled_its_payload_is_one() -> None:
 
 
 def test_a_call_that_does_not_fit_is_the_type_error_it_always_was() -> None:
-    with pytest.raises(TypeError, match="missing a required argument: 'b'"):
+    with pytest.raises(TypeError, match=r"\(\): missing a required argument: 'b'"):
         payload(everything, 1, d=4)
 
 

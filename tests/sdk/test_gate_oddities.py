@@ -95,6 +95,31 @@ def test_what_is_no_exception_in_not_done_is_refused_before_anything_runs(
         embedded.gate("pay", not_done=wrong)
 
 
+def test_a_gate_without_a_topic_says_how_to_write_one(embedded: Interlock) -> None:
+    def pay() -> None: ...
+
+    bare: Any = embedded.gate
+    with pytest.raises(TypeError, match=r"takes the topic of its calls first, such as @il\.gate\('"):
+        bare(pay)
+
+
+@pytest.mark.parametrize("name", ["key", "on_pending", "reconcile"])
+def test_what_cannot_be_called_is_refused_before_anything_runs(embedded: Interlock, name: str) -> None:
+    options: dict[str, Any] = {name: "invoice"}
+    with pytest.raises(TypeError, match=f"{name} takes a function, not 'invoice'"):
+        embedded.gate("pay", **options)
+
+
+@pytest.mark.parametrize("name", ["wait", "lease"])
+@pytest.mark.parametrize("wrong", ["5", "", True, (5,)])
+def test_seconds_that_are_no_number_are_refused_before_anything_runs(
+    embedded: Interlock, name: str, wrong: Any
+) -> None:
+    options: dict[str, Any] = {name: wrong}
+    with pytest.raises(TypeError, match=f"{name} takes a number of seconds"):
+        embedded.gate("pay", **options)
+
+
 def test_not_done_takes_one_class_a_tuple_or_a_list(embedded: Interlock) -> None:
     for number, named in enumerate((ValueError, (ValueError,), [ValueError])):
         bank, invoice = Bank(), f"i-{number}"

@@ -329,8 +329,11 @@ async def test_an_async_generator_that_is_left_is_done_and_one_that_raises_betwe
         left = paying("left")
         assert await anext(left) == 1
         await left.aclose()  # type: ignore[attr-defined]
-        with pytest.raises(AlreadyDone, match="finished before"):
+        with pytest.raises(AlreadyDone, match="finished before") as done:
             await anext(paying("left"))
+        # What it yielded was JSON: only there is not all of it.
+        assert "is not JSON" not in str(done.value)
+        assert done.value.result_text == "a generator that yielded 1 item; its consumer did not want the rest"
         with pytest.raises(ValueError, match="half way"):
             _ = [item async for item in paying("breaks")]
         with pytest.raises(Ambiguous):

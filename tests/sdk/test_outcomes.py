@@ -49,6 +49,23 @@ EXPECTED = {
 }
 
 
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/topic", "topic is not valid; write words"),
+        ("path/workflow", "workflow is not valid; write words"),
+        ("/target/key", "target/key is not valid; write words"),
+        ("", "what the service said"),
+    ],
+)
+def test_one_wrong_place_of_a_request_is_told_by_its_name(path: str, told: str) -> None:
+    fields = {"errors": [{"path": path, "reason": "is not valid; write words"}]}
+    outcome = outcome_of(
+        Problem(status=400, code="invalid_request", detail="what the service said", fields=fields)
+    )
+    assert str(outcome) == told
+
+
 @pytest.mark.parametrize("code", sorted(EXPECTED))
 def test_a_code_of_the_contract_has_its_own_outcome(code: str) -> None:
     info = CODES[code]

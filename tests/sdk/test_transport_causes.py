@@ -13,6 +13,7 @@ import pytest
 
 from interlock.cli.main import main
 from interlock.sdk.flow import TransportFailed
+from interlock.sdk.transports import why
 from tests.harness.certificate_authority import Authority
 from tests.sdk.test_transports import POST, Send, send_async, send_blocking, unused_port
 
@@ -62,6 +63,14 @@ def test_a_certificate_that_nobody_vouches_for_is_named(send: Send, tmp_path: Pa
     context, _ = Authority(tmp_path).server("127.0.0.1")
     with listening(context) as place, pytest.raises(TransportFailed, match="is not trusted"):
         send(f"https://{place}", POST)
+
+
+def test_a_server_that_asks_for_a_certificate_of_the_client_is_named() -> None:
+    # With TLS 1.3 this may arrive as a broken pipe: which it is, a race decides that no test can.
+    alert = ssl.SSLError(1, "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required")
+    alert.reason = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+    told = why(alert, "https://interlock.example:8700")
+    assert told.startswith("interlock.example:8700 lets in only clients that show a certificate")
 
 
 def test_a_port_that_nobody_listens_at_is_named(send: Send) -> None:

@@ -294,7 +294,7 @@ async def listed(call: Asked[RunsQuery, None]) -> Reply:
 def _named(call: Asked[Any, Any], parameter: str) -> str:
     name = call.path[parameter]
     if not is_name(name):
-        reason = "is 1 to 200 letters, digits, dots, colons, dashes and underscores"
+        reason = "must be 1 to 200 letters, digits, dots, colons, dashes and underscores"
         raise invalid(FieldFault(f"path/{parameter}", reason))
     return name
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import multiprocessing
@@ -216,16 +217,21 @@ def _reserved_for_metrics(settings: Settings) -> Generator[Settings | None]:
 
 
 def _free_socket_file(path: Path) -> None:
-    """Remove the socket of a server that died; raises OSError if one is listening there."""
-    if not path.is_socket():
-        return
-    with socket.socket(socket.AF_UNIX) as asking:
-        try:
-            asking.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink()
-        else:
-            raise OSError(98, "Address already in use")
+    """Remove the socket of a server that died; raises OSError if none can be made there, or one is listening."""
+    if path.is_socket():
+        with socket.socket(socket.AF_UNIX) as asking:
+            try:
+                asking.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink()
+            else:
+                raise OSError(errno.EADDRINUSE, "Address already in use")
+    elif path.exists():
+        raise FileExistsError(errno.EEXIST, "it is there already, and is not a socket")
+    # Granian would panic where no socket can be made, and only after the store was opened.
+    with socket.socket(socket.AF_UNIX) as trying:
+        trying.bind(str(path))
+    path.unlink()
 
 
 async def _until_listening(settings: Settings, serving: asyncio.Task[None]) -> None:

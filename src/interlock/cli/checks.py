@@ -343,7 +343,11 @@ def _examine_clock(client: Interlock) -> Iterator[Finding]:
         yield Finding(level="ok", about="clock", text="the store's clock and the machine's agree")
     else:
         yield _wrong_clock(ahead)
-    often = f", raised {health.fence_epoch} times after a restore or failover" if health.fence_epoch else ""
+    often = (
+        f", raised {counted(health.fence_epoch, 'time')} after a restore or failover"
+        if health.fence_epoch
+        else ""
+    )
     yield Finding(
         level="ok",
         about="fences",

@@ -18,7 +18,6 @@ from interlock.cli.output import say, say_json, warn, without_password
 from interlock.sdk.outcomes import (
     Ambiguous,
     Denied,
-    Fault,
     InterlockError,
     InvalidRequest,
     Unauthenticated,
@@ -292,7 +291,7 @@ def _paragraph(outcome: InterlockError, args: Namespace) -> str:
     if outcome.code == "idempotency_key_reused" and hasattr(args, "intent"):
         return "this --key was used for a different request; give a new request a --key of its own"
     if isinstance(outcome, InvalidRequest):
-        return _faults(text, outcome.errors)
+        return "\n  ".join([text, *map(str, outcome.errors)]) if len(outcome.errors) > 1 else text
     return text
 
 
@@ -301,18 +300,6 @@ def _doubtful(outcome: Ambiguous, key: str, args: Namespace) -> str:
     said = in_shell(outcome.sentence, outcome.next)
     tells = f"the same command with --key {quote(key)} tells, and cannot do it twice"
     return f"it may have been done: {said}; {tells if hasattr(args, 'intent') else 'look before you run it again'}"
-
-
-def _faults(text: str, faults: Sequence[Fault]) -> str:
-    """What is wrong with a request, each place by the name that its sender knows."""
-    if len(faults) > 1:
-        return "\n  ".join([text, *map(_fault, faults)])
-    return _fault(faults[0]) if faults and faults[0].path and faults[0].line is None else text
-
-
-def _fault(fault: Fault) -> str:
-    place = fault.path.removeprefix("path/").removeprefix("query/").removeprefix("body/").strip("/")
-    return f"{place}{' ' if fault.reason.startswith(('is ', 'must ')) else ': '}{fault.reason}"
 
 
 def _url(args: Namespace) -> str | None:

@@ -211,12 +211,20 @@ def _not_listening(error: Exception, settings: Settings) -> Failed | None:
 
     if not isinstance(error, OSError):
         return None
-    where = settings.uds or f"{settings.host}:{settings.port}"
+    if settings.uds:
+        where, port = settings.uds, "--uds"
+        address = "--uds, in a folder that is there and that you may write to"
+    else:
+        where, port, address = (
+            f"{settings.host}:{settings.port}",
+            "port (--port 0 picks one)",
+            "--host or --port",
+        )
     if error.errno == errno.EADDRINUSE:
-        detail = f"{where} is in use; stop what listens there, or choose another port (--port 0 picks one)"
+        detail = f"{where} is in use; stop what listens there, or choose another {port}"
     else:
         why = (error.strerror or str(error)).partition(" (")[0]
-        detail = f"cannot listen on {where}: {why}; choose another --host or --port"
+        detail = f"cannot listen on {where}: {why}; choose another {address}"
     return Failed(detail, name="not_listening")
 
 

@@ -99,7 +99,7 @@ def _concluded(story: Story, seconds: float) -> bool:
         say(*(f"   {promise.text}" for promise in story.broken))
         return False
     kept = painted(f"all {len(story.promises)} promises kept", "green")
-    say("", f"{kept} in {seconds:.0f} seconds", "", *_NEXT)
+    say("", f"{kept} in {counted(round(seconds), 'second')}", "", *_NEXT)
     return True
 
 

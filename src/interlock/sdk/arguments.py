@@ -59,13 +59,17 @@ class CallShape:
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._signature = inspect.signature(function)
+        self._name = getattr(function, "__qualname__", repr(function))
         parameters = list(self._signature.parameters.values())
         self._has_receiver = _is_method(function, parameters)
         self._parameters = parameters[1:] if self._has_receiver else parameters
 
     def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> BoundCall:
         """Copy the arguments of a call; a call that does not fit the signature is a `TypeError` as ever."""
-        bound = self._signature.bind(*args, **kwargs)
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self._name}(): {error}") from None
         bound.apply_defaults()
         receiver = bound.args[:1] if self._has_receiver else ()
         payload = {

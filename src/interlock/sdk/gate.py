@@ -86,6 +86,21 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     reconcile: Reconcile | None = None
     lease: float = 60
 
+    def __post_init__(self) -> None:
+        """Refuse what would be found only when the function is called, or once it has run."""
+        given: dict[str, Any] = msgspec.structs.asdict(self)
+        if not isinstance(given["topic"], str):
+            raise TypeError(
+                "a gate takes the topic of its calls first, such as @il.gate('finance.payment.execute')"
+            )
+        for name in ("key", "on_pending", "reconcile"):
+            if given[name] is not None and not callable(given[name]):
+                raise TypeError(f"{name} takes a function, not {given[name]!r}")
+        for name in ("wait", "lease"):
+            is_number = isinstance(given[name], int | float) and not isinstance(given[name], bool)
+            if given[name] is not None and not is_number:
+                raise TypeError(f"{name} takes a number of seconds, not {given[name]!r}")
+
     def passage(
         self, session: Session, shape: CallShape, result: Result | Yielded, call: BoundCall
     ) -> Flow[Passage | Finished]:

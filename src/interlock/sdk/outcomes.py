@@ -143,14 +143,17 @@ class InterlockError(Exception):
     advice = "Do not repeat the call unchanged; report this to the person you work for."
 
     def __init__(self, problem: Problem, message: str | None = None) -> None:
-        self.sentence = message or problem.detail or problem.title or problem.code
+        self.problem = problem
+        self.sentence = message or self._detail() or problem.title or problem.code
         self.next = None if message else problem.next
         super().__init__(in_python(self.sentence, self.next))
-        self.problem = problem
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It crosses processes whole, past the constructor, which takes other arguments than are kept."""
         return Exception.__new__, (type(self), *self.args), self.__dict__
+
+    def _detail(self) -> str:
+        return self.problem.detail
 
     @property
     def code(self) -> str:
@@ -180,11 +183,20 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     line: int | None = None
     column: int | None = None
 
+    def __str__(self) -> str:
+        """In words, with the name that the sender knows the place by."""
+        place = self.path.removeprefix("path/").removeprefix("query/").removeprefix("body/").strip("/")
+        return f"{place}{' ' if self.reason.startswith(('is ', 'must ')) else ': '}{self.reason}"
+
 
 class InvalidRequest(InterlockError):
     """The request itself is wrong: malformed, too large, or not what the operation takes."""
 
     advice = "Correct the arguments before calling again."
+
+    def _detail(self) -> str:
+        is_one_place = len(self.errors) == 1 and self.errors[0].path and self.errors[0].line is None
+        return str(self.errors[0]) if is_one_place else super()._detail()
 
     @property
     def errors(self) -> tuple[Fault, ...]:
@@ -349,7 +361,7 @@ class AlreadyDone(InterlockError):
         why = (
             "nobody recorded what it returned, or it does not fit the return annotation"
             if result_text is None
-            else "what it returned is not JSON; result_text has the beginning of it"
+            else "what it returned could not be kept as JSON; result_text has the beginning of it in words"
         )
         detail = f"this call of {topic} finished before (job {job_id}) and is not run again: {why}"
         super().__init__(

@@ -90,7 +90,8 @@ class Yielded:
 
     def cut_short(self, why: str = "its consumer did not want the rest") -> Kept:
         """What is recorded of one that cannot be yielded again."""
-        return Kept(text=f"a generator that yielded {self._count} items; {why}")
+        items = "1 item" if self._count == 1 else f"{self._count} items"
+        return Kept(text=f"a generator that yielded {items}; {why}")
 
     def read(self, result: Any) -> tuple[list[Any], Any]:
         """What was yielded, and what was returned."""

@@ -67,6 +67,11 @@ def _told(cause: BaseException, where: str, url: str) -> str | None:
         case ssl.SSLError() if cause.reason in _PLAIN_ANSWERS:
             plain = url.replace("https://", "http://", 1)
             return f"{where} does not speak TLS; use {plain}, or the address of the TLS proxy in front of it"
+        case ssl.SSLError() if "CERTIFICATE_REQUIRED" in (cause.reason or ""):
+            return (
+                f"{where} lets in only clients that show a certificate, and `interlock` and the SDK show none; "
+                "use the address of a proxy that shows one, or of a server without --tls-client-ca"
+            )
         case ssl.SSLError():
             return f"TLS with {where} fails ({cause.reason or cause}); check the address and its port"
         case socket.gaierror():

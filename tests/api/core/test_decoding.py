@@ -56,7 +56,7 @@ async def test_a_valid_body_reaches_the_operation_typed(service: Service) -> Non
         (
             {"name": "x", "keep_for": "soon"},
             "/keep_for",
-            "cannot be spelled so; write a duration such as 30s",
+            "is not valid; write a duration such as 30s",
         ),
         ([], "", "expected object, got array"),
         (None, "/name", "is required"),

@@ -202,12 +202,36 @@ def test_a_unix_socket_is_listened_on_and_taken_over_from_the_dead(tmp_path: Pat
             [*INTERLOCK, "serve", "--uds", str(path), "--store", "memory:"],
             capture_output=True, text=True, cwd=tmp_path, env=clean_env(), timeout=PATIENCE,
         )  # fmt: skip
-        assert (said.returncode, "is in use" in said.stderr) == (1, True), said
+        told = f"{path} is in use; stop what listens there, or choose another --uds"
+        assert (said.returncode, told in said.stderr) == (1, True), said
         started.end(signal.SIGKILL)
     assert path.exists()
     with serving(tmp_path, *words) as started:
         assert started.end() == 0
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("nowhere/interlock.sock", "No such file or directory"),
+        ("notes.txt", "it is there already, and is not a socket"),
+        ("x" * 120, "AF_UNIX path too long"),
+    ],
+)
+def test_a_unix_socket_that_cannot_be_made_ends_the_server_before_it_opens_the_store(
+    tmp_path: Path, path: str, why: str
+) -> None:
+    (tmp_path / "notes.txt").write_text("keep me")
+    said = subprocess.run(
+        [*INTERLOCK, "serve", "--uds", path],
+        capture_output=True, text=True, cwd=tmp_path, env=clean_env(), timeout=PATIENCE,
+    )  # fmt: skip
+    told = f"interlock: cannot listen on {path}: {why}; choose another --uds, in a folder that is there"
+    assert (said.returncode, said.stderr.startswith(told)) == (1, True), said
+    # The key of the first admin is shown once: a server that shows nothing must not have made it.
+    assert not (tmp_path / ".interlock").exists()
+    assert (tmp_path / "notes.txt").read_text() == "keep me"
 
 
 def test_http_2_is_spoken_if_it_is_asked_for(tmp_path: Path) -> None:

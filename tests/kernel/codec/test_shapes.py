@@ -72,17 +72,17 @@ def test_a_long_word_is_not_repeated_in_full() -> None:
     assert len(fault.reason) < 200
 
 
-SIGNS = "cannot be spelled so; write letters, digits and _ . : - only"
+SIGNS = "is not valid; write letters, digits and _ . : - only"
 
 
 @pytest.mark.parametrize(
     ("document", "path", "reason"),
     [
-        ({"line": "a\nb"}, "/line", "cannot be spelled so; write one line without control characters"),
-        ({"prose": "a\x7f"}, "/prose", "cannot be spelled so; write text without control characters"),
+        ({"line": "a\nb"}, "/line", "is not valid; write one line without control characters"),
+        ({"prose": "a\x7f"}, "/prose", "is not valid; write text without control characters"),
         ({"names": {"a": ["b", "c d"]}}, "/names/a/1", SIGNS),
         ({"names": {"a b": []}}, "/names/a b", f"a key: {SIGNS}"),
-        ({"lasts": "1.5h"}, "/lasts", "cannot be spelled so; write a duration such as 30s, 15m, 4h or 7d"),
+        ({"lasts": "1.5h"}, "/lasts", "is not valid; write a duration such as 30s, 15m, 4h or 7d"),
         ({"odd": "c"}, "/odd", "expected str matching regex '^(a|b)+$'"),
     ],
 )

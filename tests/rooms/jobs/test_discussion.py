@@ -82,7 +82,11 @@ async def test_an_agent_comments_on_its_own_request_alone_and_asks_nothing(
     job = await api.submit(keys["bot"])
     other = await api.agent("other")
 
-    assert (await say(api, "comment", job, other)).word == "people_only"
+    refused = await say(api, "comment", job, other)
+    assert (refused.word, "comment on the requests of others" in refused.document["detail"]) == (
+        "people_only",
+        True,
+    )
     assert (await say(api, "ask", job, keys["bot"])).word == "people_only"
     assert (await say(api, "comment", job, keys["bot"])).status == 201
 

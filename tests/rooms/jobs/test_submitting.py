@@ -72,7 +72,7 @@ async def test_what_the_policy_denies_is_kept_as_denied(api: InProcessApi) -> No
 async def test_what_is_wrong_with_a_request_is_told_with_its_place_first(api: InProcessApi) -> None:
     seen = await api.propose(await api.agent(), topic="bad topic")
     assert (seen.status, seen.word) == (400, "invalid_request")
-    assert seen.document["detail"].startswith("/topic: cannot be spelled so; write words of")
+    assert seen.document["detail"].startswith("/topic: is not valid; write words of")
 
 
 async def test_without_a_policy_everything_is_denied_and_the_answer_says_what_is_missing(

@@ -13,7 +13,7 @@ from msgspec import inspect
 from interlock.kernel.codec.strict import FAULTS_MAX, JsonFault, pointer
 
 # How the reason begins if a text has characters that it must not have.
-MISSPELT = "cannot be spelled so"
+MISSPELT = "is not valid"
 
 _LOCATION = re.compile(r" - at (`key` in )?`\$([^`]*)`$")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")

@@ -37,8 +37,8 @@ class Forbidden(Refusal):
 
 
 class PeopleOnly(Refusal):
-    def __init__(self, principal: str, kind: str) -> None:
-        super().__init__(f"{principal} is of kind '{kind}'; only a person can do this; ask one of them")
+    def __init__(self, principal: str, kind: str, what: str = "do this") -> None:
+        super().__init__(f"{principal} is of kind '{kind}'; only a person can {what}; ask one of them")
 
 
 class NotFound(Refusal):

@@ -108,7 +108,7 @@ class AddComment(Command[Commented], frozen=True, kw_only=True):
         if self.kind is CommentKind.ASK:
             require_person(world, self.caller)
         elif by.id != job.submitted_by and by.kind is not PrincipalKind.PERSON:
-            raise PeopleOnly(by.id, by.kind.value)
+            raise PeopleOnly(by.id, by.kind.value, "comment on the requests of others")
         check_roles(by, *_COMMENTERS)
         if job.approval is None:
             raise NotFound("approval", job.id, "no decision is asked for, so there is nothing to comment on")
