@@ -216,16 +216,21 @@ def _reserved_for_metrics(settings: Settings) -> Generator[Settings | None]:
 
 
 def _free_socket_file(path: Path) -> None:
-    """Remove the socket of a server that died; raises OSError if one is listening there."""
-    if not path.is_socket():
-        return
-    with socket.socket(socket.AF_UNIX) as asking:
-        try:
-            asking.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink()
-        else:
-            raise OSError(98, "Address already in use")
+    """Remove the socket of a server that died; raises OSError if one is listening there, or none can be made."""
+    if path.is_socket():
+        with socket.socket(socket.AF_UNIX) as asking:
+            try:
+                asking.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink()
+            else:
+                raise OSError(98, "Address already in use")
+    if path.exists():
+        raise FileExistsError(17, "what is there is not a socket")
+    # Granian panics where it cannot bind.
+    with socket.socket(socket.AF_UNIX) as trying:
+        trying.bind(str(path))
+    path.unlink()
 
 
 async def _until_listening(settings: Settings, serving: asyncio.Task[None]) -> None:

@@ -213,10 +213,12 @@ def _not_listening(error: Exception, settings: Settings) -> Failed | None:
         return None
     where = settings.uds or f"{settings.host}:{settings.port}"
     if error.errno == errno.EADDRINUSE:
-        detail = f"{where} is in use; stop what listens there, or choose another port (--port 0 picks one)"
+        other = "--uds" if settings.uds else "port (--port 0 picks one)"
+        detail = f"{where} is in use; stop what listens there, or choose another {other}"
     else:
         why = (error.strerror or str(error)).partition(" (")[0]
-        detail = f"cannot listen on {where}: {why}; choose another --host or --port"
+        other = "--uds" if settings.uds else "--host or --port"
+        detail = f"cannot listen on {where}: {why}; choose another {other}"
     return Failed(detail, name="not_listening")
 
 

@@ -210,6 +210,23 @@ def test_a_unix_socket_is_listened_on_and_taken_over_from_the_dead(tmp_path: Pat
     assert not path.exists()
 
 
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [("there.txt", "not a socket"), ("missing/a.sock", "No such file"), ("a" * 200, "too long")],
+)
+def test_a_unix_socket_that_cannot_be_made_is_told(tmp_path: Path, where: str, why: str) -> None:
+    (tmp_path / "there.txt").write_text("kept")
+    said = subprocess.run(
+        [*INTERLOCK, "serve", "--uds", where, "--store", "memory:"],
+        capture_output=True, text=True, cwd=tmp_path, env=clean_env(), timeout=PATIENCE,
+    )  # fmt: skip
+    assert said.returncode == 1
+    assert "choose another --uds" in said.stderr
+    assert why in said.stderr
+    assert "Traceback" not in said.stderr
+    assert (tmp_path / "there.txt").read_text() == "kept"
+
+
 def test_http_2_is_spoken_if_it_is_asked_for(tmp_path: Path) -> None:
     pair = signed(tmp_path, "server")
     words = ("--port", "0", "--http2", "true", "--tls-cert", str(pair.cert), "--tls-key", str(pair.key))
