@@ -1,4 +1,4 @@
-"""Run every test in three processes at once: much of a test's time is spent waiting for a server, a lease or a browser.
+"""Run every test in four processes at once: much of a test's time is spent waiting for a server, a lease or a browser.
 
     python -m tools.suite [what to pass on to pytest]
 
@@ -15,9 +15,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1] / "tests"
-# The tests that kill, race and wait, and those that drive a browser; the others compute.
-WAITING = ("crash", "races", "service", "sdk", "linearizability")
-BROWSING = ("console", "demo", "drills", "examples")
+# The tests that kill, race and wait; those that drive a browser; those that build and install; the others compute.
+APART = (
+    ("crash", "races", "service", "linearizability"),
+    ("console", "demo", "drills"),
+    ("deploy", "docs", "examples", "package", "sdk", "store"),
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -57,12 +60,12 @@ class _Beside:
         return code
 
 
-def parts() -> tuple[list[str], list[str], list[str]]:
-    """Every folder of tests, in one part: those that compute, wait, or drive a browser."""
-    folders = sorted(path for path in TESTS.iterdir() if any(path.rglob("test_*.py")))
-    computing = [str(path) for path in folders if path.name not in WAITING + BROWSING]
-    waiting = [str(path) for path in folders if path.name in WAITING]
-    return computing, waiting, [str(path) for path in folders if path.name in BROWSING]
+def parts() -> list[list[str]]:
+    """Every folder of tests, in one part; the first is of those that are in no other."""
+    names = sorted(path.name for path in TESTS.iterdir() if any(path.rglob("test_*.py")))
+    apart = [name for part in APART for name in part]
+    computing = tuple(name for name in names if name not in apart)
+    return [[str(TESTS / name) for name in part] for part in (computing, *APART)]
 
 
 def _pytest() -> list[str]:

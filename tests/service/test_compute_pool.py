@@ -63,7 +63,7 @@ async def test_it_is_computed_in_another_process(pool: ComputePool) -> None:
 
 
 async def test_what_it_raises_is_raised_here(pool: ComputePool) -> None:
-    with pytest.raises(SimulationTooLong, match="1 of 2 jobs in 3 s"):
+    with pytest.raises(SimulationTooLong, match="1 of 2 jobs when its 3 s were over"):
         await pool.run("acme", 0, refuse)
 
 

@@ -42,7 +42,7 @@ def test_a_poisoned_store_is_said_to_be_so(
         health = il.get_health()
         il.get_health()
     assert health.clock_ahead_seconds > YEARS.total_seconds() - 60
-    assert "interlock doctor" in (health.detail or "")
+    assert "repair the store's" in (health.detail or "")
     assert len([line for line in caplog.messages if "ahead of this machine's" in line]) == 1
     assert main(["doctor", "--store", url]) == 1
     assert "interlock doctor --repair-clock" in capsys.readouterr().out
