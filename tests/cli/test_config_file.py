@@ -90,6 +90,14 @@ def test_the_file_of_a_server_does_not_stop_work_on_the_embedded_store(terminal:
     assert terminal("submit", "a.b").code in (0, 3, 4)
 
 
+@pytest.mark.parametrize(
+    "root", ["//evil.example", "/a/", "/a//b", "a", "/../b", "/a?b", "/a b", "/ä", "/a%2fb", "/a\\b"]
+)
+def test_a_root_path_that_could_lead_elsewhere_is_refused(root: str) -> None:
+    with pytest.raises(BadSetting, match="root_path"):
+        settings_from({"INTERLOCK_ROOT_PATH": root})
+
+
 def test_a_bad_setting_is_never_a_traceback(terminal: Terminal) -> None:
     with pytest.raises(BadSetting, match="root_path"):
         settings_from({"INTERLOCK_ROOT_PATH": "/api/x"})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.console.sentence import title_of
-from interlock.console.shown import duration, evidence_body, money_in, payload, text_of, web_link
+from interlock.console.shown import duration, editable, evidence_body, money_in, payload, text_of, web_link
+from interlock.kernel.codec.visible import is_visible
 from interlock.wire.jobs import Evidence, Job
 
 JSON = st.recursive(
@@ -77,6 +79,62 @@ def test_a_link_says_where_it_goes() -> None:
 
 
 @pytest.mark.parametrize(
+    "address",
+    [
+        "https://evil.example\\@bank.example/",
+        "https://evil.example\\.bank.example/",
+        "https://bank.example%2eevil.example/",
+    ],
+)
+def test_an_address_that_browsers_read_differently_is_no_link(address: str) -> None:
+    assert "<a" not in web_link(address)
+    assert "<a" not in payload({"url": address})
+
+
+def test_a_link_leads_to_the_host_that_is_shown_whichever_names_a_browser_knows() -> None:
+    shown = web_link("https://a@straße.example:8443/b?c#d")
+    assert 'href="https://a@strasse.example:8443/b?c#d"' in shown
+    assert "goes to strasse.example" in shown
+
+
+@pytest.mark.parametrize("time", ["9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+05:00"])
+def test_a_time_that_no_calendar_has_in_utc_is_shown_as_it_is(time: str) -> None:
+    assert time in payload({"at": time})
+
+
+def test_a_payload_of_very_many_values_is_shown_whole_and_small() -> None:
+    shown = payload([0] * 20_000 + ["last"])
+    assert "shown as JSON" in shown
+    assert shown.count("0,\n") == 20_000
+    assert "last" in shown
+    assert len(shown) < 200_000
+
+
+@given(JSON)
+def test_json_to_edit_is_the_same_value_with_every_character_visible(value: object) -> None:
+    text = editable(value)
+    assert msgspec.json.decode(text) == msgspec.json.decode(msgspec.json.encode(value))
+    assert is_visible(text.replace("\n", ""))
+
+
+def test_very_deep_json_is_not_shown_as_indentation() -> None:
+    deep: object = [7] * 100_000
+    for _ in range(60):
+        deep = [deep]
+    shown = payload(deep)
+    assert shown.count("7") == 100_000
+    assert len(shown) < 1_000_000
+
+
+def test_a_run_of_characters_that_cannot_be_seen_is_marked_once() -> None:
+    shown = text_of("a" + "\u200b" * 1000 + "\u200c<b>")
+    assert shown.count("<span") == 1
+    assert 'title="U+200B, U+200C"' in shown
+    assert shown.count("\\u200b") == 1000
+    assert "&lt;b&gt;" in shown
+
+
+@pytest.mark.parametrize(
     ("kind", "content", "there", "absent"),
     [
         ("markdown", "# Hi\n<script>x</script>", "<h1>Hi</h1>", "<script"),
@@ -85,6 +143,7 @@ def test_a_link_says_where_it_goes() -> None:
         ("markdown", "![x](https://evil.example/pixel.png)", "x", "<img"),
         ("json", '{"a": "<b>"}', "&lt;b&gt;", "<b>"),
         ("json", "{not json", "{not json", "<table"),
+        ("json", "[" * 5000, "[" * 5000, "<ol"),
         ("image", "data:image/png;base64,AAAA", "<img", "script"),
         ("image", "javascript:alert(1)", "javascript:alert(1)", "<img"),
         ("image/svg+xml", "data:image/svg+xml,<svg onload=alert(1)>", "&lt;svg", "<img"),

@@ -59,6 +59,7 @@ log = logging.getLogger(__name__)
 _PIECE_BYTES = 64 * 1024
 _HEARING_SECONDS = 3.0
 _HEARING_BYTES_MAX = 16 * 1024 * 1024
+_HEARING_MAX = 128  # connections at once; each may take some hundred kilobytes of granian's buffers
 _ENDS_A_LINE = re.compile(r"[\x00\r\n]")
 _NOT_OPEN = (
     "Interlock is not open: run it with its lifespan, or enter `app.opened()` in the lifespan of the application "
@@ -193,6 +194,7 @@ class _Open:
         self._bodies = _Bodies(settings, registry)
         self._stalled_seconds = settings.stalled_seconds
         self._in_flight = 0
+        self._hearing = 0
         registry.gauge(
             "interlock_requests_in_flight", "Requests that are being answered.", lambda: self._in_flight
         )
@@ -222,8 +224,12 @@ class _Open:
                 await send({"type": "http.response.body", "body": response.body})
             else:
                 await self._send_pieces(_pieces(response.body), send)
-            if incoming.is_unread:
-                await _hear_out(receive)
+            if incoming.is_unread and self._hearing < _HEARING_MAX:
+                self._hearing += 1
+                try:
+                    await _hear_out(receive)
+                finally:
+                    self._hearing -= 1
         finally:
             self._in_flight -= 1
 

@@ -8,7 +8,7 @@ import msgspec
 
 from interlock.console.client import Refusal, Refused
 from interlock.console.sentence import on_approve, title_of
-from interlock.console.shown import changed_lines, evidence_body, pretty
+from interlock.console.shown import changed_lines, editable, evidence_body, pretty
 from interlock.console.timeline import timeline_of
 from interlock.console.visit import HTML, Notice, PageRoute, Visit, complaint, notice_of
 from interlock.wire.approvals import ApprovalRequest, Comment, Inbox, Review, Viewers
@@ -216,7 +216,7 @@ async def _edit_page(
     foreseen: Evaluation | None = None,
 ) -> Response:
     request = await _request(visit)
-    now = pretty(request.payload)
+    now = editable(request.payload)
     # A text belongs to the version that it was written for, until what that has become meanwhile was shown.
     is_compared = notice is not None and notice.refusal is not None and notice.refusal.code == "hash_mismatch"
     return await visit.page(

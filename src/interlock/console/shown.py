@@ -11,24 +11,28 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
-from interlock.kernel.codec.visible import is_visible, spelled_out
+from interlock.kernel.codec.visible import is_visible, spelled_out, unseen_in
 from interlock.wire.jobs import Evidence
 
 _LONG = 400
 _DEPTH_MAX = 12
+_VALUES_MAX = 10_000  # laid out one by one; every other request waits meanwhile
+_INDENTED_MAX = 1_000_000
 _COLUMNS_MAX = 8
 _LINES_MAX = 5000
 _LINE_KINDS = {" ": "same", "-": "gone", "+": "new"}
 _IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]+")
 _MARKDOWN = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table").disable("image")
+_HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
 _LINKS = re.compile(r"https?://[^\s<>\"']{1,2000}")
 _MINOR = re.compile(r"(?:^|_)(?:cents|minor)$")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)")
@@ -37,8 +41,24 @@ _WITHOUT_MINOR = frozenset({"JPY", "KRW", "VND", "CLP", "ISK", "UGX", "XAF", "XO
 
 
 def payload(value: Any) -> Markup:
-    """Any JSON value, laid out for reading."""
+    """Any JSON value, laid out for reading; one of very many values as JSON, so that a page stays quick."""
+    if _is_long(value):
+        return Markup('<p class="hint">More than {} values, shown as JSON</p>').format(
+            f"{_VALUES_MAX:,}"
+        ) + raw(value)
     return _value(value, 0, None)
+
+
+def _is_long(value: Any) -> bool:
+    left, count = [value], 0
+    while left and count <= _VALUES_MAX:
+        inner = left.pop()
+        count += 1
+        if isinstance(inner, Mapping):
+            left.extend(cast("Mapping[str, Any]", inner).values())
+        elif isinstance(inner, Sequence) and not isinstance(inner, str):
+            left.extend(cast("Sequence[Any]", inner))
+    return count > _VALUES_MAX
 
 
 def raw(value: Any) -> Markup:
@@ -49,16 +69,24 @@ def raw(value: Any) -> Markup:
 def text_of(text: object, *, lines: bool = False) -> Markup:
     """A text in which every character that cannot be seen is spelled out and marked."""
     said = str(text)
-    if is_visible(said):
+    unseen = _unseen(said, kept="\n\t" if lines else "")
+    if unseen is None:
         return escape(said)
-    parts: list[Markup] = []
-    for char in said:
-        if is_visible(char) or (lines and char in "\n\t"):
-            parts.append(escape(char))
-        else:
-            name = f"U+{ord(char):04X}"
-            parts.append(Markup('<span class="unseen" title="{}">{}</span>').format(name, spelled_out(char)))
-    return Markup("").join(parts)
+    parts = [_marked(part) if at % 2 else str(escape(part)) for at, part in enumerate(unseen.split(said))]
+    return Markup("".join(parts))  # noqa: S704 - each part is escaped, or plain ASCII of ours
+
+
+def _unseen(text: str, *, kept: str) -> re.Pattern[str] | None:
+    """What matches each run of characters in a text that cannot be seen, but for those `kept`; None: there is none."""
+    if is_visible(text):
+        return None
+    chars = [re.escape(char) for char in sorted(set(text)) if char not in kept and not is_visible(char)]
+    return re.compile(f"([{''.join(chars)}]+)") if chars else None
+
+
+@lru_cache(1024)
+def _marked(run: str) -> str:
+    return f'<span class="unseen" title="{", ".join(unseen_in(run))}">{spelled_out(run)}</span>'
 
 
 def money_in(fields: Mapping[str, Any]) -> str | None:
@@ -174,32 +202,40 @@ def _linked(text: str) -> Markup:
 
 
 def web_link(address: str) -> Markup:
-    """A link to somewhere else; anything but http and https is shown as text."""
+    """A link to somewhere else; anything but http and https, or what browsers read differently, is shown as text."""
     try:
         parts = urlsplit(address)
-        host = parts.hostname or ""
+        host = _ascii_host(parts.hostname or "")
+        port = "" if parts.port is None else f":{parts.port}"
     except ValueError:
         return text_of(address)
-    if parts.scheme not in ("http", "https") or not host or not is_visible(address):
+    if parts.scheme not in ("http", "https") or not is_visible(address):
         return text_of(address)
+    # To a browser a backslash is a slash, so the host would end before it.
+    if not _HOST.fullmatch(host) or "\\" in address or " " in address:
+        return text_of(address)
+    to = address
+    if (
+        not address.isascii()
+    ):  # It leads to the host that is shown, whichever rules a browser has for such names.
+        user, at, _ = parts.netloc.rpartition("@")
+        to = (
+            urlunsplit(parts._replace(netloc=f"{user}{at}{host}{port}")) if not parts.netloc.isascii() else to
+        )
     return Markup(
         '<a href="{}" rel="noopener noreferrer nofollow" target="_blank">{}</a> <span class="hint">goes to {}</span>'
-    ).format(address, address, _ascii_host(host))
+    ).format(to, address, host)
 
 
 def _ascii_host(host: str) -> str:
-    try:
-        return host.encode("idna").decode()
-    except UnicodeError:
-        return spelled_out(host)
+    return host if host.isascii() else host.encode("idna").decode()
 
 
 def _recognised_time(text: str) -> Markup:
     try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
+        return relative(datetime.fromisoformat(text))
+    except (ValueError, OverflowError):  # In UTC it may be before the first year, or after the last.
         return Markup("")
-    return relative(at)
 
 
 def relative(at: datetime | None) -> Markup:
@@ -272,7 +308,7 @@ def evidence_body(item: Evidence) -> Markup:
     if kind in ("json", "application/json"):
         try:
             return payload(msgspec.json.decode(content.encode()))
-        except (msgspec.DecodeError, UnicodeEncodeError):
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             pass
     return Markup("<pre>{}</pre>").format(text_of(content, lines=True))
 
@@ -295,7 +331,13 @@ def _markdown(text: str) -> Markup:
 
 def _seen(text: str) -> str:
     """The text with every character that cannot be seen spelled out, lines kept."""
-    return "".join(char if char in "\n\t" or is_visible(char) else spelled_out(char) for char in text)
+    unseen = _unseen(text, kept="\n\t")
+    return text if unseen is None else unseen.sub(lambda run: spelled_out(run[0]), text)
+
+
+def editable(value: Any) -> str:
+    """A value as JSON to be edited: the same value, every character that cannot be seen escaped as JSON does."""
+    return "\n".join(spelled_out(line) for line in pretty(value).split("\n"))
 
 
 def changed_lines(old: str, new: str) -> list[tuple[str, str]]:
@@ -306,8 +348,11 @@ def changed_lines(old: str, new: str) -> list[tuple[str, str]]:
 
 
 def pretty(value: Any) -> str:
-    """A value as JSON, one field a line."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    """A value as JSON, one field a line; on one line if it is so deep that it would be mostly indentation."""
+    plain = msgspec.json.encode(value)
+    indented = msgspec.json.format(plain, indent=2)
+    is_deep = len(indented) > max(_INDENTED_MAX, 4 * len(plain))
+    return (msgspec.json.format(plain, indent=0) if is_deep else indented).decode()
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -298,6 +299,7 @@ _AT_MOST_ANOTHER = {
     "retry_base_seconds": "retry_most_seconds",
     "webhook_retry_base_seconds": "webhook_retry_most_seconds",
 }
+_ROOT_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
 _OWN_PATHS = (
     *(
         "api",
@@ -417,8 +419,8 @@ def _listening_mistakes(values: Mapping[str, Any]) -> Iterator[str]:
     if not _are_networks(proxies):
         yield f"trusted_proxies must be like 10.1.0.0/16,fd00::/8, or {UNIX_PEER} for a Unix socket"
     root = values["root_path"]
-    if root and (not root.startswith("/") or root.endswith("/") or not root.isascii() or "%" in root):
-        yield "root_path must begin with a slash and not end with one, such as /interlock"
+    if root and (not _ROOT_PATH.fullmatch(root) or {".", ".."} & set(root.split("/"))):
+        yield "root_path must be plain words, each behind one slash, such as /interlock"
     elif root.partition("/")[2].partition("/")[0] in _OWN_PATHS:
         yield f"root_path must not begin with one of Interlock's own paths ({', '.join(_OWN_PATHS)})"
     if bool(values["tls_cert"]) != bool(values["tls_key"]):

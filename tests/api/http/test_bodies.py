@@ -13,6 +13,7 @@ from tests.harness.raw_http import PATIENCE
 
 MEGABYTE = 1024 * 1024
 STRANGERS = 200
+CROWD = 1000
 GROWTH_MB_MAX = STRANGERS / 2  # each sends a megabyte, of which the server may hold what it reads ahead
 
 
@@ -45,6 +46,19 @@ async def test_the_bodies_of_strangers_take_no_room(direct: Edge) -> None:
             client.say(b" " * (MEGABYTE - 1))
         await asyncio.sleep(1)
         assert await direct.measured("interlock_unfinished_body_bytes") == 0
+        assert resident_mb(direct.server) - before < GROWTH_MB_MAX
+
+
+async def test_no_more_strangers_are_heard_out_at_once_than_there_is_room_for(direct: Edge) -> None:
+    key = "il_0123456789abcdef_unknown"
+    before = resident_mb(direct.server)
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(CROWD):
+            client = await stack.enter_async_context(direct.connected(key=key))
+            client.say(client.head("POST", "/api/v1/jobs", f"Content-Length: {MEGABYTE}"))
+            with contextlib.suppress(ConnectionError):  # told and closed already
+                client.say(b" " * (MEGABYTE // 2))
+        await asyncio.sleep(1)
         assert resident_mb(direct.server) - before < GROWTH_MB_MAX
 
 

@@ -25,7 +25,7 @@ def spelled_out(text: str) -> str:
     """The text with every character that cannot be seen written as JSON would escape it: `\\u3164`."""
     if is_visible(text):
         return text
-    return "".join(char if is_visible(char) else _escaped(char) for char in text)
+    return text.translate({ord(char): _escaped(char) for char in set(text) if not is_visible(char)})
 
 
 def unseen_in(text: str) -> list[str]:
