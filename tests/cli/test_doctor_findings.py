@@ -232,3 +232,9 @@ def _until(terminal: Terminal, about: str, count: int) -> list[dict[str, Any]]:
             pytest.fail(f"only {findings} about {about}")
         time.sleep(0.1)
     return findings
+
+
+def test_how_often_the_epoch_was_raised_is_counted(terminal: Terminal) -> None:
+    assert terminal("init").code == 0
+    assert terminal("doctor", "--after-restore").code == 0
+    assert "epoch 1, raised 1 time after a restore" in terminal("doctor").out
