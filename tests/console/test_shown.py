@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.console.sentence import title_of
-from interlock.console.shown import duration, editable, evidence_body, money_in, payload, text_of, web_link
+from interlock.console.shown import (
+    changed_lines,
+    duration,
+    editable,
+    evidence_body,
+    money_in,
+    payload,
+    text_of,
+    web_link,
+)
 from interlock.kernel.codec.visible import is_visible
 from interlock.wire.jobs import Evidence, Job
 
@@ -108,6 +117,13 @@ def test_a_payload_of_very_many_values_is_shown_whole_and_small() -> None:
     assert shown.count("0,\n") == 20_000
     assert "last" in shown
     assert len(shown) < 200_000
+
+
+def test_a_change_behind_the_lines_that_are_compared_is_told() -> None:
+    old = editable([0] * 6000)
+    new = editable([*[0] * 5999, 1])
+    assert "differs too" in changed_lines(old, new)[-1][1]
+    assert changed_lines(old, old) == []
 
 
 @given(JSON)

@@ -342,9 +342,12 @@ def editable(value: Any) -> str:
 
 def changed_lines(old: str, new: str) -> list[tuple[str, str]]:
     """Lines of two texts, as `m.diff` shows them: `same`, `gone` or `new`. Long equal stretches are left out."""
-    olds, news = old.splitlines()[:_LINES_MAX], new.splitlines()[:_LINES_MAX]
-    lines = list(difflib.unified_diff(olds, news, lineterm="", n=3))[2:]
-    return [(_LINE_KINDS[line[0]], line[1:]) for line in lines if line[0] in _LINE_KINDS]
+    olds, news = old.splitlines(), new.splitlines()
+    lines = list(difflib.unified_diff(olds[:_LINES_MAX], news[:_LINES_MAX], lineterm="", n=3))[2:]
+    changes = [(_LINE_KINDS[line[0]], line[1:]) for line in lines if line[0] in _LINE_KINDS]
+    if olds[_LINES_MAX:] != news[_LINES_MAX:]:
+        changes.append(("new", f"… what follows line {_LINES_MAX:,} differs too, and is not compared here"))
+    return changes
 
 
 def pretty(value: Any) -> str:
