@@ -214,7 +214,7 @@ def test_errors_are_problem_documents_for_programs(policy_terminal: Terminal) ->
 
 def test_a_submit_that_waits_says_once_for_what_and_until_when(policy_terminal: Terminal) -> None:
     words = ("submit", "finance.payment.execute", "--payload", '{"amount_cents": 500}', "--json", "--wait")
-    waited, at_once = policy_terminal(*words, "2s"), policy_terminal(*words, "0s")
+    waited, at_once = policy_terminal(*words, "6s"), policy_terminal(*words, "0s")
     (line,) = waited.err.splitlines()
     assert f"of job {waited.json['id']}" in line
     assert ", until 20" in line
